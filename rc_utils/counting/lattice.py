@@ -158,28 +158,17 @@ def _grid_edges(grid_shape, adjacency, used):
 
 
 def count_along_edges(labels, edges):
-    """Components (B,) int64 of labels (B, P), -1 outside, joined along edges (E, 2).
-
-    Runs of points that follow one another, on an edge each, are joined first: a tenth of the nodes.
-    """
+    """Components (B,) int64 of labels (B, P), -1 outside, joined along edges (E, 2)."""
     size = labels.shape[1]
-    follows = edges[:, 0] - edges[:, 1] == 1
-    after, (later, earlier) = edges[follows, 0], edges[~follows].T
     counts = [np.zeros(0, dtype=np.int64)]
     block = max(1, BLOCK // max(size, len(edges), 1))
     for start in range(0, len(labels), block):
         part = labels[start : start + block]
-        begins = np.ones(part.shape, dtype=bool)
-        begins[:, after] = (part[:, after] != part[:, after - 1]) | (part[:, after] < 0)
-        run = np.cumsum(begins).reshape(part.shape) - 1
-        at = part[:, later]
-        joined = (at == part[:, earlier]) & (at >= 0)
-        one, other = run[:, later][joined], run[:, earlier][joined]
-        # Neighbouring runs are joined by many edges, mostly one after another.
-        differ = np.append(True, (one[1:] != one[:-1]) | (other[1:] != other[:-1]))[: len(one)]
-        links = np.stack([one[differ], other[differ]], axis=1)
-        counts.append(graph_components(links, begins.nonzero()[0], len(part)))
-        counts[-1] -= (part < 0).sum(1)
+        ends = part[:, edges]
+        row, edge = ((ends[..., 0] == ends[..., 1]) & (ends[..., 0] >= 0)).nonzero()
+        links = size * row[:, None] + edges[edge]
+        owners = np.repeat(np.arange(len(part)), size)
+        counts.append(graph_components(links, owners, len(part)) - (part < 0).sum(1))
     return np.concatenate(counts)
 
 
