@@ -27,18 +27,9 @@ SHAPE_ARGUMENTS = ("num_classes", "in_channels", "image_size", "width")
 
 
 def register_network(name: str) -> Callable[[_Builder], _Builder]:
-    """Decorate a class or function so that `build_network(name)` builds it.
-
-    Raises ValueError where `name` contains a colon or belongs to another builder. Defining the same
-    builder again, as a notebook cell run twice does, replaces it.
-    """
-    fault = f"network name {name!r} contains ':'"
-    require(":" not in name, f'{fault}, which is kept for "module:Class"')
+    """Decorate a class or function so that `build_network(name)` builds it, instead of another."""
 
     def register(builder: _Builder) -> _Builder:
-        both = (NETWORKS.get(name, builder), builder)
-        present, new = (f"{one.__module__}.{one.__qualname__}" for one in both)
-        require(present == new, f"network name {name!r} is taken by {present}: choose another")
         NETWORKS[name] = builder
         return builder
 
