@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torchvision import models
 
-from rc_utils.networks import build_network, network_options
+from rc_utils.networks import build_network
 from rc_utils.networks.mobile import DropConnect, InvertedResidual
 from rc_utils.networks.registry import find_builder
 from rc_utils.networks.residual import SqueezeExcitation, XBlock
@@ -175,7 +175,6 @@ def test_user_class_gets_the_arguments_it_names():
     again = build_network("mine:Net", num_classes=4, image_size=9)
     assert torch.equal(network.layer.weight, again.layer.weight)
     assert network.drawn == again.drawn
-    assert network_options("mine:Net") == {"depth": 2}
     # Of a library, and says that it returns a network.
     assert callable(find_builder("torchvision.models:resnet18"))
 

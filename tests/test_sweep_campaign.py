@@ -71,7 +71,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     # What is there twice, or would be ignored. Wrong keys and types: see test_sweep_trust.py.
     (["dataset", "root"], "/data/imagenet", r"'root'"),
     (["networks", "small", "num_classes"], 3, "num_classes comes from the dataset"),
-    (["networks", "MLP"], {"width": 3}, r"'MLP' takes no width"),
+    (["networks", "MLP"], {"width": 3}, "unknown option of network 'MLP' 'width'"),
     (["counts", "main", "points"], "tests", r"counts.main.*points 'tests'.*Did you mean 'test'"),
     (["experiments", 1, "name"], "main", r"is there twice"),
     (["experiments", 0, "measures"], ["status"], "measure 'status' has the name of another column"),

@@ -1,4 +1,4 @@
-"""Networks by name: the registry, its options, and `build_network`."""
+"""Networks by name: the registry and `build_network`."""
 
 import inspect
 import os
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from rc_utils.checks import check_count, check_number, require, unknown_name
+from rc_utils.checks import check_count, check_number, unknown_name
 from rc_utils.random_state import own_random_state
 
 NetworkBuilder = Callable[..., nn.Module]
@@ -21,9 +21,6 @@ _Builder = TypeVar("_Builder", bound=NetworkBuilder)
 
 NETWORKS: dict[str, NetworkBuilder] = {}
 """Registered name -> class or function that builds the network."""
-
-SHAPE_ARGUMENTS = ("num_classes", "in_channels", "image_size", "width")
-"""Arguments that `build_network` offers to builders; each gets those that its signature names."""
 
 
 def register_network(name: str) -> Callable[[_Builder], _Builder]:
@@ -51,9 +48,9 @@ def build_network(
     `name` is a key of `NETWORKS` or "module:Class" for a class of your own, which gets those of
     num_classes, in_channels, image_size and width that its signature names. The nine image networks
     take any image of at least 8 x 8. Width 64 is the published network; width w has w / 64 times
-    the channels in every layer, at least one. `options` are the network's own, see
-    `network_options`. Weights are PyTorch's default initialisation drawn from `seed`; the same seed
-    gives the same bits and the global random state stays as it was.
+    the channels in every layer, at least one. `options` are the network's own. Weights are
+    PyTorch's default initialisation drawn from `seed`; the same seed gives the same bits and the
+    global random state stays as it was.
 
     Raises ValueError for an unknown network or option (with the nearest valid name), a size that is
     not positive or a seed that is no integer from 0 to 2^63 - 1, and the errors of a module that
@@ -75,35 +72,16 @@ def build_network(
     return network
 
 
-def network_options(name: str) -> dict[str, Any]:
-    """The network's own options and defaults, `inspect.Parameter.empty` for one without.
-
-    >>> network_options("EfficientNetB0")
-    {'dropout': 0.2, 'drop_connect': 0.2}
-    """
-    parameters = inspect.signature(find_builder(name)).parameters.values()
-    own = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    return {p.name: p.default for p in own if p.name not in SHAPE_ARGUMENTS}
-
-
 def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
     """Parameters of the class or function that builds the network.
 
-    Raises what `build_network(name, **options)` would for an unknown network or option, or a width
-    it ignores.
+    Raises what `build_network(name, **options)` would for an unknown network or option.
     """
-    parameters, own = inspect.signature(find_builder(name)).parameters, network_options(name)
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for key in options:
-        if key not in own and key not in SHAPE_ARGUMENTS and not takes_any:
-            raise unknown_name(f"option of network {name!r}", key, parameters)
-    needed = [key for key, default in own.items() if default is inspect.Parameter.empty]
-    missing = ", ".join(key for key in needed if key not in options)
-    require(not missing, f"network {name!r} needs the options {missing}: pass them by name")
-    if "width" in options:
-        check_number("width", options["width"], 0, above=True)
-        advice = "leave it out, or name it in the network's signature"
-        require("width" in parameters, f"network {name!r} takes no width: {advice}")
+    parameters = inspect.signature(find_builder(name)).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        for key in options:
+            if key not in parameters:
+                raise unknown_name(f"option of network {name!r}", key, parameters)
     return parameters
 
 
