@@ -149,8 +149,11 @@ class Net(nn.Module):
         self.drawn = (random.random(), numpy.random.random())
         self.layer = nn.Linear(image_size, num_classes)
 
-def make_nothing():
+def make_nothing() -> nn.Module:
     return 3
+
+def make():
+    return nn.Linear(2, 3)
 """
 
 
@@ -185,10 +188,11 @@ def test_user_class_gets_the_arguments_it_names():
     ("EfficientNetB0", {"drop_connect": 1.0}, ValueError, r"expected a number in \[0, 1\)"),
     ("mine:Net", {"dept": 3}, ValueError, r"'dept'. Did you mean 'depth'"),
     ("mine:make_nothing", {}, TypeError, "built 'int': expected a torch.nn.Module"),
+    ("mine:make", {}, TypeError, "function whose annotation says"),
     ("elsewhere:Net", {}, ModuleNotFoundError, "No module named 'elsewhere'"),
     # Functions of others, which are not called.
     ("os:system", {}, TypeError, "expected a class derived from torch.nn.Module, or a function"),
-    ("torch.utils.collect_env:run", {}, TypeError, "one of a library says so by its annotation"),
+    ("torch.utils.collect_env:run", {}, TypeError, "function whose annotation says"),
 
 ])  # fmt: skip
 @pytest.mark.usefixtures("user_module")

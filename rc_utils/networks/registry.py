@@ -4,11 +4,9 @@ import inspect
 import os
 import pkgutil
 import sys
-import sysconfig
 import typing
 from collections.abc import Callable, Mapping
 from numbers import Integral
-from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import nn
@@ -102,24 +100,11 @@ def find_builder(name: str) -> NetworkBuilder:
         target = pkgutil.resolve_name(name)
     finally:
         sys.path[:] = path
-    if not _makes_networks(target):
+    made = typing.get_type_hints(target).get("return") if inspect.isfunction(target) else target
+    # Anything else is not called: a name in somebody's campaign must not run a shell.
+    if not (isinstance(made, type) and issubclass(made, nn.Module)):
         raise TypeError(
             f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a "
-            "function that returns one, and one of a library says so by its annotation"
+            "function whose annotation says that it returns one"
         )
     return target
-
-
-def _makes_networks(target: Any) -> bool:
-    """Whether `target` may be called: a name in somebody's campaign must not run a shell."""
-    if inspect.isfunction(target):
-        libraries = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib")]
-        libraries.append(Path(__file__).parents[1])
-        file = Path(inspect.unwrap(target).__code__.co_filename)
-        if not any(file.is_relative_to(folder) for folder in libraries):
-            return True
-        try:
-            target = typing.get_type_hints(target).get("return")
-        except (NameError, TypeError):  # annotations that cannot be read
-            return False
-    return isinstance(target, type) and issubclass(target, nn.Module)
