@@ -53,8 +53,6 @@ def load_model(name):
     module, _, attribute = name.partition(":")
     known = f"neither module:name nor a {', '.join(_READERS)}"
     require(module and attribute.isidentifier(), f"model {name!r} is {known}")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     found = importlib.import_module(module)
     require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
     model = getattr(found, attribute)

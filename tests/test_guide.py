@@ -160,6 +160,7 @@ def reader(tmp_path, monkeypatch):
     """A reader's folder: campaigns and data of its own, nothing left behind in this process."""
     shutil.copytree(ROOT / "campaigns" / "shapes-tiny", tmp_path / "campaigns" / "shapes-tiny")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("RC_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path / "campaigns"))
     monkeypatch.setattr(measures, "MEASURES", measures.MEASURES | {})

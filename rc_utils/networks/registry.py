@@ -1,9 +1,7 @@
 """Networks by name: the registry and `build_network`."""
 
 import inspect
-import os
 import pkgutil
-import sys
 import typing
 from collections.abc import Callable, Mapping
 from numbers import Integral
@@ -86,20 +84,14 @@ def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
 def find_builder(name: str) -> NetworkBuilder:
     """The class or function of a registered name, or that "package.module:Class" names.
 
-    The module may lie in the current folder or anywhere Python finds modules; it is imported, once
-    in a process. Raises ValueError for an unknown name, Python's own errors for a module that is
-    not found or has no such class, TypeError for what makes no network.
+    Raises ValueError for an unknown name, Python's own errors for a module that is not found or has
+    no such class, TypeError for what makes no network.
     """
     if ":" not in name:
         if name not in NETWORKS:
             raise unknown_name("network", name, [*NETWORKS, "module:Class"])
         return NETWORKS[name]
-    path = list(sys.path)
-    sys.path.insert(0, os.getcwd())
-    try:
-        target = pkgutil.resolve_name(name)
-    finally:
-        sys.path[:] = path
+    target = pkgutil.resolve_name(name)
     made = typing.get_type_hints(target).get("return") if inspect.isfunction(target) else target
     # Anything else is not called: a name in somebody's campaign must not run a shell.
     if not (isinstance(made, type) and issubclass(made, nn.Module)):
