@@ -13,7 +13,6 @@ ECCV 2018, Table 5, with a 3x3 stem at stride 1 and no max-pool.
 import torch
 from torch import nn
 
-from rc_utils.checks import is_finite_number, require
 from rc_utils.networks.plain import ImageClassifier, conv_norm, scale_channels, staged
 from rc_utils.networks.registry import register_network
 from rc_utils.networks.residual import SqueezeExcitation, projection_shortcut
@@ -117,9 +116,6 @@ def efficientnet_b0(
     CIFAR code of this size asks for 0.2 as well, but never counts its blocks, so that its rate
     stays 0.
     """
-    for name, rate in (("dropout", dropout), ("drop_connect", drop_connect)):
-        fits = is_finite_number(rate) and 0 <= rate < 1
-        require(fits, f"{name}={rate!r}; expected a number in [0, 1), 0 to switch it off")
     num_blocks = sum(depth for _, depth, *_ in EFFICIENTNET_STAGES)
     rates = (drop_connect * index / num_blocks for index in range(num_blocks))
     stem = scale_channels(32, width)

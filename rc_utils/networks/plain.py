@@ -11,7 +11,6 @@ instead of three.
 
 from torch import nn
 
-from rc_utils.checks import check_count
 from rc_utils.networks.registry import register_network
 
 PUBLISHED_WIDTH = 64
@@ -100,7 +99,6 @@ class MLP(nn.Module):
         super().__init__()
         layers, fan_in = [nn.Flatten()], in_channels * image_size**2
         for fan_out in widths:
-            check_count("widths", fan_out, 1)
             layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
             fan_in = fan_out
         self.layers = nn.Sequential(*layers, nn.Linear(fan_in, num_classes))
