@@ -7,12 +7,8 @@ import importlib
 import inspect
 import os
 import pathlib
-import pickle
-import re
 import sys
 import warnings
-import zipfile
-from unittest import mock
 
 import numpy as np
 import torch
@@ -34,8 +30,8 @@ def load_model(name):
 
     - "module:name": a torch module, scikit-learn classifier or function of a batch; a class
       is called without arguments, its weights drawn by seed 0.
-    - a file ".pt2" of torch.export, ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs
-      onnxruntime; "model.onnx:scores" names one of several outputs).
+    - a file ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs onnxruntime;
+      "model.onnx:scores" names one of several outputs).
 
     Raises ValueError for another name and for what the reader of a file says, FileNotFoundError,
     and what the import of a module raises.
@@ -77,23 +73,6 @@ def _torchscript(path):
         raise ValueError(f"{fault}: {advice}") from error
 
 
-def _exported(path):
-    refused = "objects that are not tensors{}: these are not unpickled"
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-    objects = [name for name in names if re.search(r"/(custom|opaque)_obj_\d*$", name)]
-    require(not objects, f"{path} holds " + refused.format(f" ({', '.join(objects)})"))
-    try:
-        with mock.patch.dict(os.environ, TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"):
-            program = torch.export.load(path)
-    except pickle.UnpicklingError as error:
-        raise ValueError(f"{path} holds pickled " + refused.format("")) from error
-    module = program.module()  # it has no modes: it is what it was exported as
-    kinds = [value.dtype for value in program.state_dict.values() if value.is_floating_point()]
-    kind = kinds[0] if kinds else torch.float32
-    return _naming(path, _ONE_SIZE)(lambda batch: module(torch.from_numpy(batch).to(kind)))
-
-
 def _onnx(path, output=None):
     import onnxruntime
 
@@ -124,8 +103,7 @@ def _naming(path, hint=""):
         raise ValueError(f"{path}: {said}" + (f" ({hint})" if hint else "")) from error
 
 
-_READERS = {".pt2": _exported, **dict.fromkeys((".pt", ".pth", ".ts"), _torchscript)}
-_READERS[".onnx"] = _onnx
+_READERS = {**dict.fromkeys((".pt", ".pth", ".ts"), _torchscript), ".onnx": _onnx}
 
 
 def load_points(path, key=None, image_size=None):
@@ -242,7 +220,7 @@ def _parser():
     description = __doc__.split(":")[0]
     parser = argparse.ArgumentParser(prog="python -m rc_utils.count", description=description)
     add, floats = parser.add_argument, {"type": float, "nargs": "+"}
-    add("model", help="module:name, or a file of TorchScript, torch.export (.pt2) or ONNX")
+    add("model", help="module:name, or a file of TorchScript or ONNX")
     rows = "what has predict gets each image as a row, its channels one after the other"
     add("data", help=f"an .npz or .npy file, or a folder of images; {rows}")
     add("--points", metavar="KEY", help="the array of the .npz file")
