@@ -133,8 +133,6 @@ def test_the_seed_alone_decides_the_weights_and_leaves_the_global_state():
     assert [m.out_features for m in first.modules() if isinstance(m, nn.Linear)] == [4, 7, 10]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
-    sizes = [count_parameters(build_network("VGG19", width=w)) for w in (4, np.int8(4))]
-    assert sizes[0] == sizes[1]
 
 
 USER_MODULE = """

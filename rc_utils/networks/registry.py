@@ -4,7 +4,6 @@ import inspect
 import pkgutil
 import typing
 from collections.abc import Callable, Mapping
-from numbers import Integral
 from typing import Any, TypeVar
 
 from torch import nn
@@ -52,14 +51,13 @@ def build_network(
     not positive or a seed that is no integer from 0 to 2^63 - 1, and the errors of a module that
     cannot be imported: ModuleNotFoundError, AttributeError, TypeError.
     """
-    shape = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}
-    # As Python's numbers: products of NumPy's small ones overflow.
-    shape = {key: check_count(key, value, 1) for key, value in shape.items()}
-    check_number("width", width, 0, above=True)
-    width = int(width) if isinstance(width, Integral) else float(width)
+    shape: dict[str, float] = {"num_classes": num_classes, "in_channels": in_channels}
+    shape |= {"image_size": image_size, "width": width}
+    for key, value in shape.items():
+        check_number(key, value, 0, above=True)
     check_count("seed", seed, 0)
     parameters = check_network(name, **options)
-    given = {key: value for key, value in (shape | {"width": width}).items() if key in parameters}
+    given = {key: value for key, value in shape.items() if key in parameters}
     with own_random_state(seed=seed):
         network = find_builder(name)(**given, **options)
     if not isinstance(network, nn.Module):
