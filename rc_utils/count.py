@@ -8,7 +8,6 @@ import inspect
 import os
 import pathlib
 import sys
-import warnings
 
 import numpy as np
 import torch
@@ -30,24 +29,16 @@ def load_model(name):
 
     - "module:name": a torch module, scikit-learn classifier or function of a batch; a class
       is called without arguments, its weights drawn by seed 0.
-    - a file ".pt", ".pth" or ".ts" of TorchScript, ".onnx" (needs onnxruntime;
-      "model.onnx:scores" names one of several outputs).
+    - a file ".onnx" (needs onnxruntime); "model.onnx:scores" names one of several outputs.
 
     Raises ValueError for another name and for what the reader of a file says, FileNotFoundError,
     and what the import of a module raises.
     """
-    path, output = name, []
-    if ".onnx:" in name:  # the name of an output may hold a colon, too
-        stem, *output = name.split(".onnx:", 1)
-        path = f"{stem}.onnx"
-    reader = _READERS.get(pathlib.Path(path).suffix)
-    if reader:
-        if not pathlib.Path(path).is_file():
-            raise FileNotFoundError(f"there is no file {path}")
-        with _naming(path):
-            return reader(path, *output)
+    if name.endswith(".onnx") or ".onnx:" in name:
+        stem, _, output = name.partition(".onnx")
+        return _onnx(f"{stem}.onnx", output.removeprefix(":"))
     module, _, attribute = name.partition(":")
-    known = f"neither module:name nor a {', '.join(_READERS)}"
+    known = "neither module:name nor a file .onnx; name weights by a module that loads them"
     require(module and attribute.isidentifier(), f"model {name!r} is {known}")
     found = importlib.import_module(module)
     require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
@@ -61,22 +52,11 @@ def load_model(name):
         return model()
 
 
-def _torchscript(path):
-    try:
-        with warnings.catch_warnings():
-            # Whoever has such a file cannot change how it was written.
-            warnings.simplefilter("ignore")
-            return torch.jit.load(path, map_location="cpu")
-    except RuntimeError as error:
-        fault = f"{path} is no TorchScript file, and weights alone are no model"
-        advice = "write a model by torch.jit.script(model).save(...), or name it as module:name"
-        raise ValueError(f"{fault}: {advice}") from error
-
-
-def _onnx(path, output=None):
+def _onnx(path, output=""):
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    with _naming(path):
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     name, outputs = session.get_inputs()[0].name, [found.name for found in session.get_outputs()]
     known = ", ".join(f"{path}:{found}" for found in outputs)
     chosen = [output] if output else outputs
@@ -101,9 +81,6 @@ def _naming(path, hint=""):
             raise
         said = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"{path}: {said}" + (f" ({hint})" if hint else "")) from error
-
-
-_READERS = {**dict.fromkeys((".pt", ".pth", ".ts"), _torchscript), ".onnx": _onnx}
 
 
 def load_points(path, key=None, image_size=None):
@@ -220,7 +197,7 @@ def _parser():
     description = __doc__.split(":")[0]
     parser = argparse.ArgumentParser(prog="python -m rc_utils.count", description=description)
     add, floats = parser.add_argument, {"type": float, "nargs": "+"}
-    add("model", help="module:name, or a file of TorchScript or ONNX")
+    add("model", help="module:name, or an ONNX file")
     rows = "what has predict gets each image as a row, its channels one after the other"
     add("data", help=f"an .npz or .npy file, or a folder of images; {rows}")
     add("--points", metavar="KEY", help="the array of the .npz file")

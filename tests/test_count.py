@@ -6,7 +6,6 @@ import types
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from rc_utils import count, region_count
@@ -61,16 +60,6 @@ def test_a_function_is_counted_on_triangles_and_of_two_points_a_segment_is_drawn
     assert not any(text in (folder / "regions.svg").read_text() for text in ("$x_3$", "class 1"))
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.* is:DeprecationWarning")
-def test_a_traced_file_counts_as_its_module(folder):
-    points = count.load_points("points.npz")
-    model = count.load_model("stripes_module:Stripes")
-    expected = region_count(model, points, num_samples=20).counts
-    torch.jit.trace(model, torch.zeros(2, 2)).save("model.pt")
-    found = region_count(count.load_model("model.pt"), points, num_samples=20).counts
-    assert found.tolist() == expected.tolist()
-
-
 # An ONNX file, version 13, of one MatMul: scores = batch @ [[1, -1, 0.5], [-1, 1, 0.5]].
 LINEAR_MODEL = (
     "CAg68QAKFgoBeAoBdxIGc2NvcmVzIgZNYXRNdWwSAWcqIwgCCAMQAUIBd0oYAACAPwAAgL8AAAA/AACAvwAAgD8AAAA/WhQKAXgS"
@@ -106,7 +95,7 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng, ca
 
 @pytest.mark.parametrize(("words", "message"), [
     ("stripes_module:Strips points.npz", "has no 'Strips'"),
-    ("weights.pt points.npz", "no TorchScript file"),
+    ("weights.pt points.npz", "neither module:name nor a file .onnx"),
     ("stripes_module:Stripes points.npz --points z", "has the arrays x, y"),
     ("stripes_module:Stripes points.npz --points y", "of type int64 and shape (50,), expected"),
     ("stripes_module:Stripes damaged.npz", "damaged.npz: Bad CRC-32"),
@@ -114,7 +103,6 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng, ca
     ("stripes_module:Stripes points.npz --std 1 -2", "--std is 1.0 -2.0; expected one finite"),
 ])  # fmt: skip
 def test_wrong_words_are_named(folder, capsys, words, message):
-    torch.save({"weight": torch.ones(2)}, "weights.pt")
     np.savez("bytes.npz", x=np.zeros((4, 7), dtype=np.uint8))
     content = (folder / "points.npz").read_bytes()
     (folder / "damaged.npz").write_bytes(content[:300] + bytes([content[300] ^ 1]) + content[301:])
