@@ -1,11 +1,10 @@
 """Count the regions of a model in a file or module: `python -m rc_utils.count MODEL DATA`."""
 
 import argparse
-import collections
 import contextlib
+import glob
 import importlib
 import inspect
-import os
 import pathlib
 import sys
 
@@ -94,12 +93,15 @@ def load_points(path, key=None, image_size=None):
     """
     path = pathlib.Path(path)
     if path.is_dir():
+        from PIL import Image
+
         require(key is None, f"{path} is a folder of images: leave --points out")
         require(image_size, "images are resized: give the model's size with --image-size")
-        files, others = _images_below(path)
-        passed_over = f"; not read: {', '.join(others)}" if others else ""
-        require(files, f"no images in {path}{passed_over}")
-        print(f"{len(files)} images in {path}{passed_over}")
+        found = map(pathlib.Path, glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True))
+        known = Image.registered_extensions()
+        files = sorted(file for file in found if file.suffix.lower() in known)
+        require(files, f"no images in {path}")
+        print(f"{len(files)} images in {path}")
         return _as_images(np.stack([decode(file, image_size) for file in files]))
     fault = f"{path} is no .npz or .npy file and no folder"
     require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
@@ -124,25 +126,6 @@ def load_points(path, key=None, image_size=None):
     if points.dtype == np.uint8:
         return _as_images(points)
     return points.astype(np.float64 if precision_of(points) == torch.float64 else np.float32)
-
-
-def _images_below(folder):
-    """Files of images below a folder, and the others by kind; no folder is entered twice."""
-    from PIL import Image
-
-    known, files, others, entered = Image.registered_extensions(), [], collections.Counter(), set()
-    for here, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if os.path.realpath(here) in entered:
-            folders.clear()
-            continue
-        entered.add(os.path.realpath(here))
-        for path in [pathlib.Path(here, name) for name in names if not name.startswith(".")]:
-            if path.suffix.lower() in known:
-                files.append(path)
-            else:
-                others[path.suffix.lower() or "without a suffix"] += 1
-    return sorted(files), [f"{number} {suffix}" for suffix, number in sorted(others.items())]
 
 
 def _as_images(images):

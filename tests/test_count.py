@@ -110,17 +110,14 @@ def test_wrong_words_are_named(folder, capsys, words, message):
     assert message in capsys.readouterr().err
 
 
-def test_linked_folders_are_followed_once_hidden_files_passed_over_and_others_named(folder, capsys):
+def test_linked_folders_are_followed_and_hidden_files_passed_over(folder, capsys):
     (folder / "more").mkdir()
     Image.new("RGB", (8, 8), "red").save(folder / "more" / "PHOTO.TIFF")
     (folder / "images" / "linked").symlink_to(folder / "more")
-    (folder / "more" / "back").symlink_to(folder / "images")  # a circle
     Image.new("RGB", (8, 8)).save(folder / "images" / "._0.png")
-    for name in ("labels.csv", "notes", "a.heic", "b.heic"):
-        (folder / "images" / name).write_text("")
+    (folder / "images" / "labels.csv").write_text("")
     assert len(count.load_points("images", image_size=8)) == 7
-    said = "7 images in images; not read: 1 .csv, 2 .heic, 1 without a suffix"
-    assert said in capsys.readouterr().out
+    assert "7 images in images\n" in capsys.readouterr().out
 
 
 def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypatch):
