@@ -95,7 +95,6 @@ def load_points(path, key=None, image_size=None):
     if path.is_dir():
         from PIL import Image
 
-        require(key is None, f"{path} is a folder of images: leave --points out")
         require(image_size, "images are resized: give the model's size with --image-size")
         found = map(pathlib.Path, glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True))
         known = Image.registered_extensions()
@@ -105,21 +104,14 @@ def load_points(path, key=None, image_size=None):
         return _as_images(np.stack([decode(file, image_size) for file in files]))
     fault = f"{path} is no .npz or .npy file and no folder"
     require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
-    require(image_size is None, f"{path} is not resized: leave --image-size out")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    with _naming(path, "text, and objects, which would be unpickled, are not read"):
-        points = np.load(path)
-    if path.suffix == ".npy":
-        require(key is None, f"{path} holds one array: leave --points out")
-    else:
-        with points as arrays, _naming(path):
-            names = arrays.files
-            only = names[0] if len(names) == 1 else None
-            key = key or next((k for k in _KEYS if k in names), only)
-            found = f"{path} has the arrays {', '.join(names)}"
-            require(key in names, f"{found}: name one with --points")
-            points = arrays[key]
+    points = np.load(path)
+    if path.suffix == ".npz":
+        names = points.files
+        only = names[0] if len(names) == 1 else None
+        key = key or next((k for k in _KEYS if k in names), only)
+        found = f"{path} has the arrays {', '.join(names)}"
+        require(key in names, f"{found}: name one with --points")
+        points = points[key]
     found = f"{path} holds points of type {points.dtype} and shape {points.shape}"
     fits = points.dtype.kind in "buif" and points.ndim > 1
     require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")

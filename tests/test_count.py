@@ -98,14 +98,11 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng, ca
     ("weights.pt points.npz", "neither module:name nor a file .onnx"),
     ("stripes_module:Stripes points.npz --points z", "has the arrays x, y"),
     ("stripes_module:Stripes points.npz --points y", "of type int64 and shape (50,), expected"),
-    ("stripes_module:Stripes damaged.npz", "damaged.npz: Bad CRC-32"),
     ("stripes_module:Stripes bytes.npz", "bytes of shape (4, 7) are no images"),
     ("stripes_module:Stripes points.npz --std 1 -2", "--std is 1.0 -2.0; expected one finite"),
 ])  # fmt: skip
 def test_wrong_words_are_named(folder, capsys, words, message):
     np.savez("bytes.npz", x=np.zeros((4, 7), dtype=np.uint8))
-    content = (folder / "points.npz").read_bytes()
-    (folder / "damaged.npz").write_bytes(content[:300] + bytes([content[300] ^ 1]) + content[301:])
     assert count.main(words.split()) == 1
     assert message in capsys.readouterr().err
 
