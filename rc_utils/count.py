@@ -20,7 +20,7 @@ from rc_utils.datasets.cache import decode
 from rc_utils.random_state import own_random_state
 
 _KEYS = ("x_train", "x", "points", "images")
-_ONE_SIZE = "was it exported for one size of batch alone? give that as --batch-size"
+_ONE_SIZE = " (was it exported for one size of batch alone? give that as --batch-size)"
 
 
 def load_model(name):
@@ -71,15 +71,11 @@ def _onnx(path, output=""):
 
 @contextlib.contextmanager
 def _naming(path, hint=""):
-    """Whatever is raised inside the block or the decorated function, as one line with the file."""
+    """What onnxruntime raises inside the block or the decorated function, with the file's name."""
     try:
         yield
-    except Exception as error:
-        named = isinstance(error, ValueError) and str(path) in str(error)
-        if named or isinstance(error, ImportError):
-            raise
-        said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{path}: {said}" + (f" ({hint})" if hint else "")) from error
+    except Exception as error:  # it has no class of its own
+        raise ValueError(f"{path}: {error}{hint}") from error
 
 
 def load_points(path, key=None, image_size=None):
