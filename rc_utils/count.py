@@ -14,7 +14,6 @@ import torch
 from rc_utils import correlation
 from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
-from rc_utils.counting.classifier import takes_rows
 from rc_utils.counting.sampling import precision_of
 from rc_utils.datasets.cache import decode
 from rc_utils.random_state import own_random_state
@@ -128,11 +127,9 @@ def _as_images(images):
 def standardise(points, mean, std):
     """(points - mean) / std, with one value or one per channel, the second axis."""
     for name, values in (("mean", mean), ("std", std)):
-        fits = len(values) in (1, points.shape[1]) and np.isfinite(values).all()
-        fits = fits and (name == "mean" or min(values) > 0)
-        channels = f"{points.shape[1]} channels{', above 0' if name == 'std' else ''}"
-        expected = f"expected one finite number or one for each of the {channels}"
-        require(fits, f"--{name} is {' '.join(map(str, values))}; {expected}")
+        expected = f"expected one number or one for each of the {points.shape[1]} channels"
+        require(len(values) in (1, points.shape[1]), f"--{name} is {values}; {expected}")
+    require(min(std) > 0, f"--std is {std}; expected numbers above 0")
     shape = (-1, *[1] * (points.ndim - 2))
     mean = np.asarray(mean, points.dtype).reshape(shape)
     std = np.asarray(std, points.dtype).reshape(shape)
@@ -149,17 +146,15 @@ def draw(model, points, path, seed=0, resolution=None, batch_size=None):
     fig = plt.figure(figsize=(8, 7.5))
     above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
     segments = sample_vertices(points, dim=1, num_samples=8, seed=seed).numpy()
-    names = getattr(model, "classes_", None) if takes_rows(model) else None
-    names = None if names is None else [str(name) for name in names]
     strips = label_grid(model, segments, resolution=resolution, batch_size=batch_size).labels
-    plotting.segment_strip(strips, ax=above.subplots(), class_names=names)
+    plotting.segment_strip(strips, ax=above.subplots())
     if len(points) > 2:
         triangles = sample_vertices(points, dim=2, num_samples=2, seed=seed).numpy()
         grid = label_grid(model, triangles, batch_size=batch_size)
         inside, places = tuple(grid.lattice.indices.T), grid.lattice.coordinates
         axes = below.subplots(1, 2)
         for labels, ax in zip(grid.labels, axes, strict=True):
-            plotting.decision_regions(labels[inside], places, ax, class_names=names)
+            plotting.decision_regions(labels[inside], places, ax)
     fig.savefig(path)
     plt.close(fig)
 
@@ -199,8 +194,6 @@ def main(argv=None):
         count = region_count(model, points, **settings, progress=True)
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
-        if takes_rows(model) and points.ndim == 4 and points.shape[1] > 1:
-            print(f"each image was a row of the model: {points.shape[1:]}, flattened in this order")
         resolution = args.resolution if args.dim == 1 else None
         draw(model, points, args.output, args.seed, resolution, args.batch_size)
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:

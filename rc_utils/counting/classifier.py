@@ -119,7 +119,7 @@ def as_classifier(model, points, names=None):
             require(full, f"the module has parameters in {dtype}; {ROUNDED} (model.float())")
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
-    predicts, call = takes_rows(model), model
+    predicts, call = callable(getattr(model, "predict", None)), model
     fitted = getattr(getattr(model, "__self__", model), "feature_names_in_", None)
     columns = fitted if names is None or fitted is None else names
     if predicts:
@@ -136,11 +136,6 @@ def as_classifier(model, points, names=None):
         return call(batch.numpy() if takes_arrays else batch)
 
     return Classifier(adapted, device, precision_of(points), per_call_cost=predicts)
-
-
-def takes_rows(model):
-    """Whether a model has `predict`, as scikit-learn's do, and so gets each point as a row."""
-    return not isinstance(model, nn.Module) and callable(getattr(model, "predict", None))
 
 
 def require_weights(module):
