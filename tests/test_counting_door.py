@@ -136,7 +136,7 @@ BAD = {
     "bfloat16 between": (through(after=lambda m, z: z.bfloat16().float()), ROUNDS),
     "half between": (through(after=lambda m, z: z.half().float()), ROUNDS),
     "half an array": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2"), "float16"),
-    "half": (lambda seed: Net(seed).half(), "parameters in torch.float16"),
+    "half": (lambda seed: Net(seed).half(), "outputs are torch.float16"),
     "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "Are they probabilities"),
     "one log-probability": (through(after=lambda m, z: z.log_softmax(1)[:, 0]), "probabilities"),
     "class numbers as floats": (lambda seed: Estimator(five_classes, "f4"), "whole numbers"),

@@ -66,9 +66,7 @@ class Classifier:
             if is_out_of_memory(error):
                 raise
             fault = f"the model failed on a batch of shape {tuple(batch.shape)}: {error}"
-            advice = "Have the points the shape it takes?"
-            if self.per_call_cost and batch.ndim > 2:
-                advice = "What has `predict` gets each point as a row: give a function of the batch"
+            advice = "Have the points the shape it takes? What has `predict` gets each as a row"
             raise ValueError(f"{fault}. {advice}") from error
         found = f"the model returned a {type(output).__name__}; expected one array or tensor"
         is_array = isinstance(output, np.ndarray | list | torch.Tensor)
@@ -105,8 +103,7 @@ def as_classifier(model, points, names=None):
     labels. A score of -inf is that of a class that is switched off.
 
     An estimator fitted on a data frame gets one: its columns have `names`, by default its own.
-    Raises TypeError for another kind of model, ValueError for a module in half precision or whose
-    weights are not there yet.
+    Raises TypeError for another kind of model, ValueError for a module whose weights are not there.
     """
     device = getattr(points, "device", None)
     device = device if isinstance(device, torch.device) else torch.device("cpu")
@@ -114,9 +111,6 @@ def as_classifier(model, points, names=None):
         require_weights(model)
         state = [*model.parameters(), *model.buffers()]
         dtypes = [tensor.dtype for tensor in state if tensor.is_floating_point()]
-        for dtype in dtypes:
-            full = dtype in (torch.float32, torch.float64)
-            require(full, f"the module has parameters in {dtype}; {ROUNDED} (model.float())")
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
     predicts, call = callable(getattr(model, "predict", None)), model
@@ -371,8 +365,6 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
     many.
     """
     names, points = getattr(points, "columns", None), as_points(points)
-    if not len(points):
-        return np.zeros(0, dtype=np.int64)
     classifier = as_classifier(model, points, names)
 
     def batch_of(start, stop):
