@@ -55,7 +55,7 @@ class Lattice:
 
 
 def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None):
-    """The lattice of a simplex; the same arguments give the same (read-only) object.
+    """The lattice of a simplex.
 
     The points with barycentric coordinates k_i / (resolution - 1), k_i >= 0 integers; in one
     dimension `resolution` equally spaced alpha in `alpha_range`, as (1 - alpha, alpha).
@@ -82,23 +82,16 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
     number = math.comb(resolution - 1 + dim, dim)
     few = number <= MAX_POINTS
     require(few, f"a lattice of {number:,} points is too large: lower the resolution")
-    return _build_lattice(dim, resolution, (low, high), adjacency)
-
-
-@functools.lru_cache(maxsize=32)
-def _build_lattice(dim, resolution, alpha_range, adjacency):
     steps = resolution - 1
     # Of all ways to put `dim` bars among `steps` stars, the stars between one bar and the next.
     bars = itertools.chain.from_iterable(itertools.combinations(range(steps + dim), dim))
     indices = np.diff(np.fromiter(bars, np.int64).reshape(-1, dim), axis=1, prepend=-1) - 1
     coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
     if dim == 1:
-        alpha = alpha_range[0] + (alpha_range[1] - alpha_range[0]) * indices / steps
+        alpha = low + (high - low) * indices / steps
         coordinates = np.hstack([1 - alpha, alpha])
     grid_shape = (resolution,) * dim
     edges = neighbour_pairs(indices, grid_shape, adjacency)
-    for array in (coordinates, indices, edges):
-        array.setflags(write=False)  # shared by all calls
     return Lattice(dim, resolution, adjacency, coordinates, indices, grid_shape, edges)
 
 

@@ -83,9 +83,7 @@ def lattice_elements(lattice):
         inside = (path >= 0).all((1, 2)) & (path.sum(2) < lattice.resolution).all(1)
         path_keys = np.ravel_multi_index(tuple(np.moveaxis(path[inside], 2, 0)), lattice.grid_shape)
         found.append(np.searchsorted(keys, path_keys))
-    elements = np.concatenate(found)
-    elements.setflags(write=False)  # shared by all calls
-    return elements
+    return np.concatenate(found)
 
 
 def lattice_mesh(lattice, number, halvings):
