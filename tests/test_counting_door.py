@@ -324,14 +324,12 @@ def test_scores_of_few_levels_or_of_points_of_few_digits_are_not_rounded(rng):
     assert predict_labels(lambda x: x.flip(1), points).tolist() == points.argmin(1).tolist()
 
 
-def test_vertices_that_are_integers_are_counted_as_points_are_and_others_named(rng):
+def test_vertices_that_are_integers_are_counted_as_points_are(rng):
     vertices = rng.integers(0, 9, (20, 2, 2))
     model = lambda x: np.stack([np.sin(x[:, 0]), np.cos(x[:, 1]), 0.1 * x[:, 0]], 1)  # noqa: E731
     expected = segment_table(model, vertices.astype(float))
     assert segment_table(model, vertices).equals(expected)
     assert expected["regions"].max() > 2
-    with pytest.raises(ValueError, match="vertices hold NaN or infinity"):
-        label_grid(lambda x: np.zeros(len(x), int), np.full((1, 2, 2), np.nan))
 
 
 def test_settings_are_integers_of_any_width():

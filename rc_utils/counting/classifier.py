@@ -285,16 +285,12 @@ def _alike(one, other, share):
 
 
 def classifier_inside(model, vertices, batch_size=None):
-    """(`as_classifier` of a model, probed; vertices (B, d + 1, *shape) as a tensor beside it).
-
-    Raises ValueError for vertices of another shape or not finite, and as `probed` does.
-    """
+    """(`as_classifier` of a model, probed; vertices (B, d + 1, *shape) as a tensor beside it)."""
     vertices = as_points(vertices)
     given = as_tensor(vertices).detach()
     shape = tuple(given.shape)
     fits = len(shape) >= 3 and shape[1] >= 2 and shape[0] > 0
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
-    require(torch.isfinite(given).all(), "vertices hold NaN or infinity; remove these points")
     classifier = as_classifier(model, vertices)
     corners = given.to(classifier.device, classifier.dtype)
     return probed_inside(classifier, corners, batch_size), corners

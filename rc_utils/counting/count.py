@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,12 @@ from rc_utils.counting.lattice import Lattice, count_along_edges, make_lattice
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
 from rc_utils.counting.segments import begins, sample_adaptively
 
-AUTHORS: Mapping[int | str, Mapping[str, Any]] = MappingProxyType({
+AUTHORS: dict[int | str, dict[str, Any]] = {
     1: {"dim": 1, "resolution": 200},
     2: {"dim": 2, "resolution": 10, "adjacency": "full"},
     **{dim: {"dim": dim, "resolution": 5, "adjacency": "face"} for dim in (3, 4, 5)},
     "random": {"dim": 1, "resolution": 200, "sampling": "noise", "direction_length": 0.1},
-})  # fmt: skip
+}  # fmt: skip
 """Settings of the authors' own counting: `region_count(model, points, **AUTHORS[2])`.
 
 By dimension, and "random" for segments in random directions: 100 simplices of standardised images.
@@ -40,7 +39,7 @@ class RegionCount:
     """Numbers of regions on sampled simplices.
 
     Attributes:
-        counts: (num_samples,) int64, read-only; the i-th belongs to the same simplex for every
+        counts: (num_samples,) int64; the i-th belongs to the same simplex for every
             model counted with the same points and settings.
         num_evaluations: points at which the model was evaluated.
         settings: the settings of the call, defaults filled in.
@@ -160,15 +159,13 @@ def region_count(
             found.append(counts)
             num_evaluations += evaluations
     check_column(classifier, strict=True)
-    counts = np.concatenate(found)
-    counts.setflags(write=False)
     settings = {
         "dim": dim, "num_samples": num_samples, "sampling": sampling, "seed": seed,
         "resolution": lattice.resolution, "alpha_range": tuple(alpha_range),
         "direction_length": length, "adjacency": lattice.adjacency,
         "strategy": strategy, "coarse": coarse,
     }  # fmt: skip
-    return RegionCount(counts, num_evaluations, settings)
+    return RegionCount(np.concatenate(found), num_evaluations, settings)
 
 
 def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse):

@@ -78,7 +78,6 @@ def checked_length(points, dim, num_samples, sampling, seed, direction_length):
 def median_distance(points, seed=0):
     """Median Euclidean distance of 200 random pairs of distinct points."""
     points = as_points(points)
-    require(len(points) > 1, "a single point has no distance to another: give direction_length")
     index = draw_distinct(np.random.default_rng([int(seed), 2]), len(points), NUM_LENGTH_PAIRS, 2)
     pairs = gather(points, index, dtype=torch.float64).flatten(2)
     length = float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
