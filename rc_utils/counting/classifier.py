@@ -44,8 +44,7 @@ class Classifier:
         tick: called with the number of points that were evaluated.
         floor: stands for a score of -inf, far below the others.
         gives_labels: whether labels came out when it was probed.
-        columns: where C is 1, of each batch the least and the greatest score, the least absolute
-            one, and whether all are whole numbers.
+        columns: where C is 1, the least and the greatest score of each batch.
     """
 
     call: Callable
@@ -84,8 +83,7 @@ class Classifier:
         if column and not is_float:
             return output.reshape(n)
         if column:
-            whole = (output == output.round()).all().to(output.dtype)
-            self.columns.append(torch.stack([*output.aminmax(), output.abs().min(), whole]))
+            self.columns.append(torch.stack(output.aminmax()))
         return output.reshape(n, -1)
 
 
@@ -308,21 +306,18 @@ def check_column(classifier, strict=False):
     """Raise ValueError where the one score of each point that was evaluated seems to be no score.
 
     A score tells two labels apart by its sign: over many points, `strict`, it has both. Few points
-    may have one, but not all in [0, 1]. Class numbers are whole, and not of one size.
+    may have one, but not all in [0, 1].
     """
     if not classifier.columns:
         return
-    low, high, nearest, whole = torch.stack(classifier.columns).double().cpu().T
-    low, high, nearest, whole = low.min(), high.max(), nearest.min(), whole.min()
-    found = f"the model returns whole numbers from {low:g} to {high:g} as floats"
-    advice = "if they are labels, return integers, as .astype(int) makes them"
-    require(not whole or nearest == max(-low, high), f"{found}: {advice}")
+    lows, highs = torch.stack(classifier.columns).T
+    low, high = float(lows.min()), float(highs.max())
     probabilities = low >= 0 and high <= 1
     require(
         low < 0 < high or not (strict or probabilities),
         f"the model returns one number per point, from {low:g} to {high:g}, and its label is "
         "whether that is positive. Are they probabilities, or logarithms of some? Give logits, a "
-        "column for each of the two classes, or labels",
+        "column for each of the two classes, or labels as integers, as .astype(int) makes them",
     )
 
 
