@@ -41,7 +41,6 @@ class Net(nn.Module):
         super().__init__()
         self.hidden, self.last = nn.Linear(2, 16), nn.Linear(16, 3)
         self.norm, self.between, self.after = nn.BatchNorm1d(16), between, after
-        self.register_buffer("steps", torch.zeros(()))
         rng = np.random.default_rng(seed)
         for p in (*self.hidden.parameters(), *self.last.parameters()):
             p.data = torch.from_numpy(rng.standard_normal(p.shape)).float()
@@ -130,7 +129,6 @@ BAD = {
     "int8 by the range of the batch": (through(int8), "dynamic quantisation"),
     "its place": (through(after=lambda m, z: z + torch.arange(len(z))[:, None]), "depends on"),
     "counter": (through(after=lambda m, z: (m.norm.num_batches_tracked.add_(1), z)[1]), "changes"),
-    "a new buffer": (through(after=lambda m, z: setattr(m, "steps", m.steps + 1) or z), "changes"),
     "a lazy layer": (lambda seed: nn.Sequential(nn.LazyLinear(3), nn.ReLU()), "lazy layer"),
     "bfloat16 inside": (through(after=lambda m, z: z.bfloat16()), "outputs are torch.bfloat16"),
     "bfloat16 between": (through(after=lambda m, z: z.bfloat16().float()), ROUNDS),

@@ -222,11 +222,8 @@ def probed(classifier, points, batch_size=None):
         return read_outputs(quiet, *how).numpy()
 
     module = classifier.module
-
-    def state():
-        return {} if module is None else dict([*module.named_parameters(), *module.named_buffers()])
-
-    before = {name: tensor.detach().clone() for name, tensor in state().items()}
+    state = [] if module is None else [*module.parameters(), *module.buffers()]
+    before = [tensor.detach().clone() for tensor in state]
     # In one call, since each call of `read_outputs` begins in the same random state.
     first, again = np.split(outputs(order.repeat(2), size), 2)
     others = [outputs(order.flip(0), size)[::-1]]
@@ -234,13 +231,13 @@ def probed(classifier, points, batch_size=None):
         # A model that takes no smaller batch says so where it gets one.
         with contextlib.suppress(Exception):
             others.append(outputs(some, fewer))
-    changed, now = [], state()  # a model may have put another tensor in a buffer's place
-    for name, old in before.items():
-        if not torch.equal(now[name].nan_to_num(), old.nan_to_num()):
-            changed.append(name)
-            now[name].data.copy_(old)
+    changed = False
+    for tensor, old in zip(state, before, strict=True):
+        if not torch.equal(tensor.nan_to_num(), old.nan_to_num()):
+            changed = True
+            tensor.data.copy_(old)
     name = type(module).__name__ if module is not None else "the model"
-    fault = f"{name} changes itself when it is evaluated, as {changed and changed[0]!r} shows"
+    fault = f"{name} changes itself when it is evaluated"
     cause = "a batch norm with training=True, or weights that eval() merges (call it before)?"
     require(not changed, f"{fault}: {cause}")
     fault = f"{name} gives a point another output at every call"
