@@ -16,7 +16,6 @@ from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
 from rc_utils.counting.sampling import precision_of
 from rc_utils.datasets.cache import decode
-from rc_utils.random_state import own_random_state
 
 _KEYS = ("x_train", "x", "points", "images")
 _ONE_SIZE = " (was it exported for one size of batch alone? give that as --batch-size)"
@@ -25,8 +24,7 @@ _ONE_SIZE = " (was it exported for one size of batch alone? give that as --batch
 def load_model(name):
     """The model that `name` says, for `region_count`.
 
-    - "module:name": a torch module, scikit-learn classifier or function of a batch; a class
-      is called without arguments, its weights drawn by seed 0.
+    - "module:name": a torch module, scikit-learn classifier or function of a batch.
     - a file ".onnx" (needs onnxruntime); "model.onnx:scores" names one of several outputs.
 
     Raises ValueError for another name and for what the reader of a file says, FileNotFoundError,
@@ -41,13 +39,10 @@ def load_model(name):
     found = importlib.import_module(module)
     require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
     model = getattr(found, attribute)
-    if inspect.isfunction(model) and not inspect.signature(model).parameters:
-        fault = "is a function without arguments, which makes a model and is none"
-        raise ValueError(f"{name} {fault}: name what it makes")
-    if not isinstance(model, type):
-        return model
-    with own_random_state(seed=0):  # weights that it draws are the same in every call
-        return model()
+    takes_nothing = inspect.isfunction(model) and not inspect.signature(model).parameters
+    makes = isinstance(model, type) or takes_nothing
+    require(not makes, f"{name} makes a model and is none: name what it makes")
+    return model
 
 
 def _onnx(path, output=""):

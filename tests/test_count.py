@@ -18,6 +18,7 @@ class Stripes(torch.nn.Module):
     def forward(self, x):
         s = torch.sin(9 * x[:, :1])
         return torch.cat([s, -s], 1)
+stripes = Stripes()
 def half(x):
     return x[:, 0] - 0.5
 """
@@ -38,10 +39,10 @@ def folder(tmp_path, monkeypatch, rng):
 
 
 def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys):
-    words = "stripes_module:Stripes points.npz --num-samples 30 -o picture.svg"
+    words = "stripes_module:stripes points.npz --num-samples 30 -o picture.svg"
     assert count.main([*words.split(), "--strategy", "adaptive", "--coarse", "8"]) == 0
     printed = capsys.readouterr().out
-    model, points = count.load_model("stripes_module:Stripes"), count.load_points("points.npz")
+    model, points = count.load_model("stripes_module:stripes"), count.load_points("points.npz")
     expected = region_count(model, points, num_samples=30, strategy="adaptive", coarse=8)
     assert expected.mean > 1
     assert "strategy='adaptive', coarse=8" in printed
@@ -55,7 +56,7 @@ def test_a_function_is_counted_on_triangles_and_of_two_points_a_segment_is_drawn
     assert count.main(words.split()) == 0
     assert "dim=2, num_samples=5, " in capsys.readouterr().out
     np.save("two.npy", np.eye(2))  # a file of one array; class 1 is between the points
-    assert count.main(["stripes_module:Stripes", "two.npy", "--resolution", "2"]) == 0
+    assert count.main(["stripes_module:stripes", "two.npy", "--resolution", "2"]) == 0
     assert not any(text in (folder / "regions.svg").read_text() for text in ("$x_3$", "class 1"))
 
 
@@ -90,12 +91,12 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng):
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    ("stripes_module:Strips points.npz", "has no 'Strips'"),
+    ("stripes_module:strips points.npz", "has no 'strips'"),
     ("weights.pt points.npz", "neither module:name nor a file .onnx"),
-    ("stripes_module:Stripes points.npz --points z", "has the arrays x, y"),
-    ("stripes_module:Stripes points.npz --points y", "of type int64 and shape (50,), expected"),
-    ("stripes_module:Stripes bytes.npz", "bytes of shape (4, 7) are no images"),
-    ("stripes_module:Stripes points.npz --std 1 -2", "--std is [1.0, -2.0]; expected"),
+    ("stripes_module:stripes points.npz --points z", "has the arrays x, y"),
+    ("stripes_module:stripes points.npz --points y", "of type int64 and shape (50,), expected"),
+    ("stripes_module:stripes bytes.npz", "bytes of shape (4, 7) are no images"),
+    ("stripes_module:stripes points.npz --std 1 -2", "--std is [1.0, -2.0]; expected"),
 ])  # fmt: skip
 def test_wrong_words_are_named(folder, capsys, words, message):
     np.savez("bytes.npz", x=np.zeros((4, 7), dtype=np.uint8))
