@@ -4,24 +4,21 @@ import inspect
 import pkgutil
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import nn
 
 from rc_utils.checks import check_count, check_number, unknown_name
 from rc_utils.random_state import own_random_state
 
-NetworkBuilder = Callable[..., nn.Module]
-_Builder = TypeVar("_Builder", bound=NetworkBuilder)
-
-NETWORKS: dict[str, NetworkBuilder] = {}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {}
 """Registered name -> class or function that builds the network."""
 
 
-def register_network(name: str) -> Callable[[_Builder], _Builder]:
+def register_network(name: str) -> Callable[[Any], Any]:
     """Decorate a class or function so that `build_network(name)` builds it, instead of another."""
 
-    def register(builder: _Builder) -> _Builder:
+    def register(builder):
         NETWORKS[name] = builder
         return builder
 
@@ -79,7 +76,7 @@ def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
     return parameters
 
 
-def find_builder(name: str) -> NetworkBuilder:
+def find_builder(name: str) -> Callable[..., nn.Module]:
     """The class or function of a registered name, or that "package.module:Class" names.
 
     Raises ValueError for an unknown name, Python's own errors for a module that is not found or has
