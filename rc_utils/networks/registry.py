@@ -56,11 +56,7 @@ def build_network(
     parameters = check_network(name, **options)
     given = {key: value for key, value in shape.items() if key in parameters}
     with own_random_state(seed=seed):
-        network = find_builder(name)(**given, **options)
-    if not isinstance(network, nn.Module):
-        found = f"network {name!r} built {type(network).__name__!r}"
-        raise TypeError(f"{found}: expected a torch.nn.Module")
-    return network
+        return find_builder(name)(**given, **options)
 
 
 def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
