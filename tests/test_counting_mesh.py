@@ -14,7 +14,6 @@ from rc_utils.counting import (
     region_count,
     sample_vertices,
     sampling,
-    segments,
 )
 from rc_utils.counting.classifier import as_classifier
 from rc_utils.counting.mesh import (
@@ -198,7 +197,7 @@ def test_the_order_of_corners_does_not_matter(rounds, rng):
 
 
 @pytest.mark.parametrize(("options", "module", "name", "block"), [
-    ({"strategy": "adaptive", "num_samples": 20}, segments, "BLOCK", 300),
+    ({"strategy": "adaptive", "num_samples": 20}, sampling, "BLOCK_BYTES", 1000),
     ({"strategy": "adaptive", "num_samples": 3, "dim": 2}, mesh, "BLOCK", 20_000),
     ({"sampling": "random_direction", "num_samples": 11}, sampling, "BLOCK_BYTES", 100),
     ({"dim": 2, "num_samples": 11}, sampling, "BLOCK_BYTES", 100),

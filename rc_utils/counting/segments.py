@@ -20,7 +20,6 @@ BEND_FACTOR = 5.0
 MONOTONE_FACTOR = 2.0
 PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
 BLOCK_SEGMENTS = 20  # segments of a table that are looked at together
-BLOCK = 2**20  # scores that are looked at together
 
 
 class Samples(NamedTuple):
@@ -106,17 +105,7 @@ def hiding_places(samples):
     their own difference must change by more than MONOTONE_FACTOR max(|k_0|, |k_1|) h^2 / 2, or the
     label could change more than once.
     """
-    left, found = np.flatnonzero(np.diff(samples.segment) == 0), []
-    for part in np.array_split(left, 1 + left.size * samples.scores.shape[1] // BLOCK):
-        # With a point before and after it, which the second derivatives need.
-        start = max(0, part[0] - 1)
-        window = Samples(*[values[start : part[-1] + 3] for values in samples])
-        found.append(part[_could_hide(window, part - start)])
-    return np.concatenate(found)
-
-
-def _could_hide(samples, left):
-    """(I,) bool: whether a label could hide in each of the intervals from `left` on."""
+    left = np.flatnonzero(np.diff(samples.segment) == 0)
     scores, labels, bends = samples.scores, samples.labels, second_derivatives(samples)
     rows = np.arange(len(left))
     half_square = ((samples.position[left + 1] - samples.position[left])[:, None] ** 2) / 2
@@ -132,7 +121,7 @@ def _could_hide(samples, left):
     # `label` is that of the right end now.
     change, most = np.abs(d1 - d0), MONOTONE_FACTOR * sharpest * half_square
     twice = (labels[left] != label) & (change < most)[rows, labels[left]]
-    return twice | reaches.any((0, 2))
+    return left[twice | reaches.any((0, 2))]
 
 
 def _relative(values, label):
