@@ -149,10 +149,8 @@ def _predict_of(model):
 def read_outputs(classifier, batch_of, total, read, batch_size=None):
     """A tensor (total, ...) of what `read(output)` (n, ...) makes of the output for each batch.
 
-    `batch_of(start, stop)` makes a batch of consecutive points. The module's modes, the switches of
-    torch and the random state are afterwards as they were. Running out of memory halves the batch.
-
-    Raises ValueError if the model does not take a batch, MemoryError if one point is too many.
+    `batch_of(start, stop)` makes a batch of consecutive points. Running out of memory halves it;
+    MemoryError if one point is too many.
     """
     values, done, chunk = None, 0, batch_size and int(batch_size)
     with undisturbed(classifier.module, classifier.device):
@@ -366,10 +364,7 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
 
 
 def label_lattice(classifier, corners, lattice, batch_size=None):
-    """Labels (B, P) from 0 on at the lattice points of corners (B, d + 1, *shape), a NumPy array.
-
-    Where the model's are below 0, their ranks.
-    """
+    """Labels (B, P), or their ranks where some are below 0, at lattice points, a NumPy array."""
     size = lattice.num_points
     weights = torch.tensor(lattice.coordinates).to(corners)
 
@@ -388,8 +383,7 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
 def scores_at(classifier, corners, simplex, weights, batch_size=None):
     """Scores (n, C) at sum_k weights[:, k] corners[simplex, k], a NumPy array.
 
-    They are float64, as second derivatives of close points need. One score s is (0, s). Raises
-    ValueError for a model that returns labels, NonFiniteScores where one is NaN or infinite.
+    They are float64, as second derivatives of close points need. One score s is (0, s).
     """
     simplex = torch.from_numpy(simplex).to(corners.device)
     weights = torch.from_numpy(weights).to(corners)

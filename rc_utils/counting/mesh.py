@@ -69,10 +69,9 @@ def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
 
 @functools.lru_cache(maxsize=8)
 def lattice_elements(lattice):
-    """Elements (E, d + 1) of Kuhn's triangulation, (resolution - 1)^d of them.
+    """Elements (E, d + 1) of Kuhn's triangulation, each a path of d steps, in any order.
 
-    Each is a path of d steps, in any order: one unit moved from corner 0 to 1, from 2 to 0, from 3
-    to 2 and so on. In a plane the edges are those of adjacency "simplex".
+    They move one unit from corner 0 to 1, from 2 to 0, from 3 to 2 and so on.
     """
     steps = np.eye(lattice.dim, k=-1, dtype=np.int64) - np.eye(lattice.dim, dtype=np.int64)
     steps[:2, 0] = [1, 0][: lattice.dim]
@@ -107,10 +106,7 @@ def look(mesh, classifier, corners, batch_size=None):
 
 
 def refine(mesh, classifier, corners, depth, batch_size=None):
-    """Cut elements that are in doubt until none is, or all that are have been cut `depth` times.
-
-    An element is not judged again when only its neighbours are cut.
-    """
+    """Cut elements that are in doubt until none is, or all that are have been cut `depth` times."""
     new = np.ones(len(mesh.elements), dtype=bool)
     while (judged := new & (mesh.depth < depth)).any():
         chosen = in_doubt(mesh, judged)
@@ -141,7 +137,7 @@ def cut(mesh, chosen):
 def _bisect(mesh, chosen, known):
     """Replace each chosen element by its halves; returns the ends (n, 2) of the edges that are cut.
 
-    Points that are missing in their middle are added; those from `known` on are this round's.
+    Missing points in their middle are added to those of this round, from `known` on.
     """
     old, depth = mesh.elements[chosen], mesh.depth[chosen]
     places = np.arange(old.shape[1])

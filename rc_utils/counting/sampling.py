@@ -58,10 +58,7 @@ def vertex_blocks(points, dim, num_samples, sampling, seed, length, device, dtyp
 
 
 def checked_length(points, dim, num_samples, sampling, seed, direction_length):
-    """The length L of `sample_vertices`, its default filled in; None for pairs.
-
-    Raises ValueError, naming the setting, unless all of them are valid.
-    """
+    """The length L of `sample_vertices`, None for pairs; ValueError for an invalid setting."""
     check_name("sampling", sampling, ("pairs", "random_direction", "noise"))
     check_count("dim", dim, 1)
     check_count("num_samples", num_samples, 1)

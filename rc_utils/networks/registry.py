@@ -60,10 +60,7 @@ def build_network(
 
 
 def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
-    """Parameters of the class or function that builds the network.
-
-    Raises what `build_network(name, **options)` would for an unknown network or option.
-    """
+    """Parameters of what builds the network; ValueError for an unknown network or option."""
     parameters = inspect.signature(find_builder(name)).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         for key in options:
@@ -73,11 +70,7 @@ def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def find_builder(name: str) -> Callable[..., nn.Module]:
-    """The class or function of a registered name, or that "package.module:Class" names.
-
-    Raises ValueError for an unknown name, Python's own errors for a module that is not found or has
-    no such class, TypeError for what makes no network.
-    """
+    """The class or function of a registered name, or that "package.module:Class" names."""
     if ":" not in name:
         if name not in NETWORKS:
             raise unknown_name("network", name, [*NETWORKS, "module:Class"])
