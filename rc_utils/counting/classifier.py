@@ -35,26 +35,17 @@ class NonFiniteScores(ValueError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Classifier:
-    """A model made uniform: from a batch (n, *shape) to labels (n,) int64 or scores (n, C).
+    """A model made uniform: from a batch (n, *shape) to labels (n,) int64 or scores (n, C)."""
 
-    Attributes:
-        call: from a batch of `dtype` on `device` to what the model returns.
-        module: the torch module, whose modes are to be kept; None for other models.
-        per_call_cost: whether a call has a high fixed cost, so that batches should be large.
-        tick: called with the number of points that were evaluated.
-        floor: stands for a score of -inf, far below the others.
-        gives_labels: whether labels came out when it was probed.
-        columns: where C is 1, the least and the greatest score of each batch.
-    """
-
-    call: Callable
+    call: Callable  # from a batch of `dtype` on `device` to what the model returns
     device: torch.device
     dtype: torch.dtype = torch.float32
-    module: nn.Module | None = None
-    per_call_cost: bool = False
-    tick: Callable = int
-    floor: float = -1e4
-    gives_labels: bool = False
+    module: nn.Module | None = None  # whose modes are to be kept
+    per_call_cost: bool = False  # whether batches should be large
+    tick: Callable = int  # called with the number of points that were evaluated
+    floor: float = -1e4  # stands for a score of -inf, far below the others
+    gives_labels: bool = False  # whether labels came out when it was probed
+    # Where C is 1, the least and the greatest score of each batch.
     columns: list = dataclasses.field(default_factory=list)
 
     def __call__(self, batch):
