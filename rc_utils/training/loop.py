@@ -113,25 +113,10 @@ def train(
     The random state of the caller is untouched; torch has one for all threads, so train in one
     thread at a time. The same seed on the same kind of CPU with the same number of threads gives
     the same bits; on a GPU, sums may differ in the last digits.
-    Raises ValueError for data that are no Dataset, for a measurement epoch outside [0, epochs], for
-    a single training image in a batch of more, for parameters that are not float32 and for an
-    output without a score for each class; RuntimeError from torch for images of a shape it does not
-    take.
+    Raises ValueError for an output without a score for each class; torch's own errors for images
+    of a shape that the network does not take, and for parameters that are not float32.
     """
-    found = f"data is a {type(data).__name__}; expected a Dataset, as `load_dataset` makes it"
-    require(hasattr(data, "y_train"), f"{found} of arrays in data/NAME.npz")
-    measure_epochs = set(measure_epochs)
-    outside = [e for e in measure_epochs if not 0 <= e <= config.epochs]
-    require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
-    twice = "gradient_penalty takes second derivatives, which torch.compile does not: leave out one"
-    require(not (compile and config.gradient_penalty), twice)
-    enough = len(data.y_train) > 1 or config.batch_size == 1
-    require(enough, "a single training image makes no batch of two or more: give more images")
     require_weights(network)
-    trainable = any(p.requires_grad for p in network.parameters())
-    require(trainable, f"{type(network).__name__} has no parameter to train")
-    kinds = {p.dtype for p in network.parameters() if p.is_floating_point()} - {torch.float32}
-    require(not kinds, f"the network has parameters in {kinds}; train it in float32 (.float())")
     device = torch.device(device) if device is not None else next(network.parameters()).device
     network, data = network.to(device), data.to(device)
     layout = torch.contiguous_format
@@ -162,9 +147,8 @@ def train(
     started, finite = time.perf_counter(), False
     check_outputs(network, data)
     diverging = contextlib.suppress(NonFiniteScores)
-    no_autocast = torch.autocast(device.type, enabled=False)  # of the caller's
     alone = own_random_state(device, config.seed)
-    with alone, full_precision(), diverging, no_autocast, torch.enable_grad():
+    with alone, full_precision(), diverging, torch.enable_grad():
         if config.pretrain_epochs:
             noise = dataclasses.replace(data, y_train=random_labels(config, data))
             number = config.pretrain_epochs
