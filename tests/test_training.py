@@ -59,7 +59,7 @@ def test_evaluate_matches_the_definition(tiny_data):
     network = small_network().eval()
     with torch.no_grad():
         logits = network(tiny_data.x_test.all())
-    loss, accuracy = evaluate(network.train(), tiny_data.x_test, tiny_data.y_test, batch_size=17)
+    loss, accuracy = evaluate(network.train(), tiny_data.x_test, tiny_data.y_test)
     expected = float(nn.functional.cross_entropy(logits, tiny_data.y_test))
     assert loss == pytest.approx(expected, rel=1e-4)
     assert accuracy == float((logits.argmax(1) == tiny_data.y_test).double().mean())

@@ -174,16 +174,12 @@ def train(
     )  # fmt: skip
 
 
-def evaluate(
-    network: torch.nn.Module, x: Images, y: torch.Tensor, batch_size: int | None = None
-) -> tuple[float, float]:
+def evaluate(network: torch.nn.Module, x: Images, y: torch.Tensor) -> tuple[float, float]:
     """Mean cross-entropy in nats and accuracy, in evaluation mode.
 
-    Args:
-        x, y: images (N, C, H, W) and their labels (N,).
-        batch_size: images in one forward pass; None chooses (`images_per_batch`).
+    x, y: images (N, C, H, W) and their labels (N,).
     """
-    batch_size = batch_size or images_per_batch(x, 1000)
+    batch_size = images_per_batch(x, 1000)
     with undisturbed(network, y.device):
         loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
         for i in range(0, len(y), batch_size):
