@@ -36,12 +36,6 @@ class ImageTensor:
             # negative indices, which the other forms take.
             return self.standardise(self.raw.index_select(0, index.to(self.raw.device)))
         require(not isinstance(index, tuple), "images are indexed along the first axis: no tuple")
-        if not isinstance(index, int | slice | torch.Tensor):
-            index = np.asarray(index)
-            kind = bool if index.dtype == bool else np.int64
-            index = torch.as_tensor(index.astype(kind, casting="same_kind"))
-        elif isinstance(index, torch.Tensor) and index.dtype == torch.uint8:
-            index = index.long()  # to torch bytes are a mask
         return self.standardise(self.raw[index])
 
     def __array__(self, dtype=None, copy=None):
