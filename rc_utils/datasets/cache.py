@@ -2,8 +2,6 @@
 
 import hashlib
 import io
-import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +10,8 @@ from rc_utils import paths
 from rc_utils.checks import require
 
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
-MNIST_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-# Name -> the class of torchvision, its archives, and where below its root it looks for them.
-DOWNLOADS = {
-    "cifar10": ("CIFAR10", ["cifar-10-python.tar.gz"], "."),
-    "cifar100": ("CIFAR100", ["cifar-100-python.tar.gz"], "."),
-    "mnist": ("MNIST", [f"{part}-ubyte.gz" for part in MNIST_PARTS], "MNIST/raw"),
-}
+# Name -> the class of torchvision.
+DOWNLOADS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100", "mnist": "MNIST"}
 
 
 def write_cache(path, arrays):
@@ -86,30 +79,23 @@ def stored(name, folder):
 
 
 def _download(name, folder):
-    """Arrays fetched by torchvision, which checks archives; those already in `folder` are used."""
-    dataset, archives, subfolder = DOWNLOADS[name]
+    """Arrays fetched by torchvision into `folder`; archives that lie there are checked and used."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Several processes may do this at once: each has a folder of its own.
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f".{name}-") as root:
-        target = Path(root, subfolder)
-        target.mkdir(parents=True, exist_ok=True)
-        for archive in archives:
-            if (folder / archive).exists():
-                shutil.copy(folder / archive, target)
-        try:
-            from torchvision import datasets
+    try:
+        from filelock import FileLock
+        from torchvision import datasets
 
-            make = getattr(datasets, dataset)
-            train, test = make(root, download=True), make(root, train=False, download=True)
-        except (ImportError, OSError, RuntimeError) as error:
-            raise FileNotFoundError(
-                f"{name} is not cached and could not be downloaded ({error}). Put {name}.npz, made "
-                f"by this call on another machine, or the intact {' and '.join(archives)} into "
-                f"{folder.resolve()}."
-            ) from error
+        make = getattr(datasets, DOWNLOADS[name])
+        with FileLock(folder / f".{name}.lock"):  # of several processes one downloads
+            train, test = make(folder, download=True), make(folder, train=False, download=True)
+    except (ImportError, OSError, RuntimeError) as error:
+        raise FileNotFoundError(
+            f"{name} is not cached and could not be downloaded ({error}). "
+            f"Put {name}.npz, made by this call on another machine, into {folder.resolve()}."
+        ) from error
     names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
     arrays = [np.asarray(a) for part in (train, test) for a in (part.data, part.targets)]
-    texts = {"classes": names, "source": f"torchvision {dataset}"}
+    texts = {"classes": names, "source": f"torchvision {DOWNLOADS[name]}"}
     return dict(zip(NEEDED, arrays, strict=True)) | texts
 
 
