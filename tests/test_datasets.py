@@ -220,17 +220,10 @@ def test_names_that_are_taken_or_given_twice_are_refused(fruit, tmp_path):
         load_dataset("twins", classes=["apple", "pear"])
 
 
-def test_grey_images_of_sixteen_bits_keep_their_range_and_an_unknown_one_is_refused(tmp_path):
-    ramp = np.linspace(0, 65535, 64, dtype=np.uint16).reshape(8, 8)
-    # A night shot is dark: its depth is that of the file, not of its brightest pixel.
-    for name, pixels, expected in (
-        ("ramp.png", ramp, ramp / 257.0),
-        ("dark.tif", ramp // 300, ramp // 300 / 257.0),
-        ("eight.png", (ramp // 257).astype(np.uint8), ramp // 257),
-    ):
-        Image.fromarray(pixels).save(tmp_path / name)
-        assert np.abs(decode(tmp_path / name, 8)[..., 1] - expected).max() <= 0.5
-    for value, kind in ((0.5, np.float32), (1 << 20, np.int32), (255, np.int32)):
+def test_images_of_more_than_eight_bits_are_refused(tmp_path):
+    Image.fromarray(np.full((8, 8), 77, np.uint8)).save(tmp_path / "eight.png")
+    assert (decode(tmp_path / "eight.png", 8) == 77).all()
+    for value, kind in ((0.5, np.float32), (1 << 20, np.int32), (255, np.uint16)):
         Image.fromarray(np.full((4, 4), value, kind)).save(tmp_path / "x.tif")
-        with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF], whose range is un"):
+        with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF].*with 8 bits"):
             decode(tmp_path / "x.tif", 4)

@@ -137,25 +137,17 @@ def decoded(arrays, root, size, folder):
 
 
 def decode(file, size):
-    """One image as (size, size, 3) uint8, its middle resized; 16 bits are brought to 8.
+    """One image as (size, size, 3) uint8, its middle resized.
 
-    The depth is that of the file's mode, whatever its brightness. Raises ValueError for what is no
-    image, and for pixels of unknown range: floating-point numbers, integers beyond 16 bits, and a
-    TIFF of 32 bits for which 8 would do.
+    Raises ValueError for what is no image, and for pixels of more than 8 bits, whose range is
+    unknown.
     """
     from PIL import Image, ImageOps
 
     try:
         with Image.open(file) as image:
-            mode, wide = image.mode, image.mode == "I" and image.format == "TIFF"
-            image = image.copy() if mode[0] in "IF" else image.convert("RGB")
+            mode, image = image.mode, image.convert("RGB")
     except Exception as error:  # of whatever kind, depending on which bytes are wrong
         raise ValueError(f"{file} cannot be decoded ({error}): replace or remove it") from error
-    if mode[0] in "IF":
-        pixels = np.asarray(image)
-        known = mode[0] == "I" and pixels.min() >= 0 and pixels.max() < 1 << 16
-        known = known and not (wide and pixels.max() < 1 << 8)
-        advice = "whose range is unknown: save it with 8 or 16 bits"
-        require(known, f"{file} has pixels of mode {mode}, {advice}")
-        image = Image.fromarray((pixels / 257).round().astype(np.uint8)).convert("RGB")
+    require(mode[0] not in "IF", f"{file} has pixels of mode {mode}: save it with 8 bits")
     return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
