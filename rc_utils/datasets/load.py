@@ -54,11 +54,8 @@ def load_dataset(
     and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
     """
     folder = folder_with(name, data_dir)
-    require(root is None or name == "imagenet", f"only 'imagenet' has a root, not {name!r}")
     chosen = {"n_train": n_train, "n_test": n_test, "seed": seed, "classes": classes}
     check_values(name, **chosen, image_size=image_size, label_noise=label_noise)
-    # As Python's numbers: sums of NumPy's small ones overflow.
-    chosen |= {"n_train": n_train and int(n_train), "n_test": n_test and int(n_test)}
     if name == "shapes":
         arrays = _shapes(image_size or 16, **chosen)
     elif name == "imagenet":
@@ -71,10 +68,10 @@ def load_dataset(
 
 def folder_with(name, data_dir=None):
     """The data folder, where a dataset is known by its name or there; else ValueError."""
-    folder, built_in = Path(data_dir or paths.data_dir()), {"shapes", "digits", "imagenet"}
-    own, files = folder / f"{name}.npz", {path.stem for path in folder.glob("*.npz")}
-    require(name not in built_in & files, f"{own} has the name of one that is built in: rename it")
-    if name not in (known := {*built_in, *DOWNLOADS, *files}):
+    folder = Path(data_dir or paths.data_dir())
+    files = [path.stem for path in folder.glob("*.npz")]
+    known = {"shapes", "digits", "imagenet", *DOWNLOADS, *files}
+    if name not in known:
         stem = str(name).removesuffix(".npz")
         advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
         raise ValueError(f"{unknown_name('dataset', name, known)}. Or {advice}")
@@ -190,8 +187,6 @@ def resolve_classes(classes, names):
     for chosen in classes:
         if chosen not in (names if isinstance(chosen, str) else range(len(names))):
             raise unknown_name(f"class (names or indices 0 to {len(names) - 1})", chosen, names)
-        unique = not isinstance(chosen, str) or names.count(chosen) == 1
-        require(unique, f"several classes have the name {chosen!r}: give their indices")
         indices.append(names.index(chosen) if isinstance(chosen, str) else int(chosen))
     different = len(indices) > 1 and len(set(indices)) == len(indices)
     require(different, f"classes is {classes!r}; expected at least two different classes")
