@@ -59,6 +59,5 @@ def test_a_record_says_which_images_of_the_stored_dataset_are_right(striped):
     assert row["unused_accuracy"] == pytest.approx(pool[:60][np.array(unused)].mean())
     curve = [row[f"mixup_curve_intra_{i}"] for i in range(6)]
     assert curve == record["measures"]["mixup_curve_intra"]
-    assert len(record["provenance"]["data"]["stored"]) == 16  # tells a file that has changed
     np.savez(data_dir() / "striped.npz", **striped | {"note": "another file"})
     assert dataset_of(planned.spec).provenance["note"] == "another file"

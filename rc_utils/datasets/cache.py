@@ -25,17 +25,14 @@ def read_cache(path):
     """The dataset of the npz file at path, checked.
 
     A dict of x_train and x_test (N, H, W, C) uint8, y_train and y_test (N,) int64, class names as
-    `classes`, and the texts `source`, `note` and `stored`, a hash of the file. Nothing is
-    unpickled, and the checksums of the zip archive are verified. Raises ValueError for a damaged
-    file and arrays that are not as expected.
+    `classes`, and the texts `source` and `note`. Nothing is unpickled, and the checksums of the zip
+    archive are verified. Raises ValueError for a damaged file and arrays that are not as expected.
     """
     with open(path, "rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
                 known = [key for key in (*NEEDED, "classes", "source", "note") if key in archive]
-                sums = [archive.zip.getinfo(f"{key}.npy").CRC for key in NEEDED if key in archive]
-                stored = hashlib.sha256(repr(sums).encode()).hexdigest()[:16]
-                return _checked({key: archive[key] for key in known}) | {"stored": stored}
+                return _checked({key: archive[key] for key in known})
         except Exception as error:  # of whatever kind, depending on which bytes are wrong
             fault = f"{path} is not a dataset as expected, or damaged ({error})"
             advice = "Correct it, or put an intact copy in its place"

@@ -64,8 +64,7 @@ class Dataset:
     x_train and x_test, each an `ImageTensor`, share the training set's mean and standard deviation;
     y_train and y_test are int64 in [0, num_classes). `provenance` holds strings for the run record:
     `source`, `note` where there is one, `sha256` of the arrays as they stand here (subset, size and
-    label noise included), and `stored`, a hash of the file they are from. `y_train_true`: with
-    label noise, the labels before it; else None.
+    label noise included). `y_train_true`: with label noise, the labels before it; else None.
     """
 
     name: str

@@ -130,8 +130,7 @@ def _dataset(name, arrays, image_size, label_noise, seed):
     for array in (images["train"], labels, images["test"], arrays["y_test"]):
         digest.update(f"{array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
-    texts = {key: arrays.get(key) for key in ("source", "note", "stored")}
-    texts["sha256"] = digest.hexdigest()
+    texts = {"source": arrays["source"], "note": arrays.get("note"), "sha256": digest.hexdigest()}
     mean, std = channel_stats(images["train"])
     return Dataset(
         name=name,

@@ -126,21 +126,16 @@ def find_records(plans, frozen=None, origin=None):
             continue
         if other is None or is_complete(live, planned) or not is_complete(other, planned):
             found[run_id] = (live, "live")
-    runs_on, named = {}, set()  # {(name, dataset or its file): {hash of its data: a run}}
+    hashes = {}
     for run_id, (record, _) in found.items():
-        dataset, data = record["spec"]["dataset"], record["provenance"].get("data", {})
-        for what, key in ((canonical_json(dataset), "sha256"), (dataset["name"], "stored")):
-            if key in data:
-                runs_on.setdefault((dataset["name"], what), {}).setdefault(data[key], run_id)
-    for (name, dataset), runs in runs_on.items():
-        if len(runs) > 1 and name not in named:
-            named.add(name)
-            hashes = ", ".join(f"{sha256[:12]}: {run_id}" for sha256, run_id in runs.items())
-            warnings.warn(
-                f"runs on different data are mixed: the contents of dataset {dataset} have changed "
-                f"(data hash: a run; {hashes}). Rename the dataset, or delete the old records",
-                stacklevel=2,
-            )
+        dataset, data = canonical_json(record["spec"]["dataset"]), record["provenance"].get("data")
+        if data:
+            hashes.setdefault(dataset, {}).setdefault(data["sha256"], run_id)
+    for dataset, runs in hashes.items():
+        if len(runs) > 1:
+            mixed = f"runs {', '.join(runs.values())} have different data of the same name"
+            advice = "rename the dataset, or delete the old records"
+            warnings.warn(f"{mixed}, {dataset}: {advice}", stacklevel=2)
     return found
 
 
