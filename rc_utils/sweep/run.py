@@ -323,12 +323,6 @@ def kept_weights(record):
     return states
 
 
-def is_of_other_data(record, provenance):
-    """Whether a record names other data than those of this `provenance`; older ones name none."""
-    known = record["provenance"].get("data", {}).get("sha256")
-    return known not in (None, provenance["sha256"])
-
-
 def trained_network(planned, device="cpu", progress=False):
     """Trained network of a planned run, in evaluation mode, as `networks_during_training`."""
     last = planned.spec.train.epochs
@@ -348,9 +342,6 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     if record is not None:
         check_start(record)
         states = kept_weights(record)
-        if is_of_other_data(record, data.provenance):
-            fault = f"run {spec.run_id} was trained on other data than {spec.dataset['name']} is"
-            warnings.warn(f"{fault} now", stacklevel=3)
     if not set(epochs) <= set(states):
         looks = {"measure": lambda network, epoch: _state_of(network), "measure_epochs": epochs}
         made = record["provenance"] if record else {}
