@@ -9,7 +9,6 @@ writer leaves the old or the new one. A checksum in each record tells of damage 
 import hashlib
 import json
 import os
-import re
 import uuid
 import warnings
 
@@ -65,15 +64,15 @@ def check_writable():
     probe.unlink()
 
 
-def _trusted(text, where, run_id):
-    """The record of the run in a JSON text, or None with a warning where it cannot be trusted."""
+def _trusted(text, where):
+    """The record in a JSON text, or None with a warning where it cannot be trusted."""
     try:
         record = json.loads(text)
         require(record == sealed(record), "its checksum says it was damaged or edited")
         schema = record["schema"]
         require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
         expected = spec_of(record).run_id
-        require(run_id == record["run_id"] == expected, f"its settings are those of run {expected}")
+        require(record["run_id"] == expected, f"its settings are those of run {expected}")
         missing = KEYS - record.keys() or RESULTS - record["results"].keys()
         require(not missing, f"it has no {missing}")
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
@@ -85,28 +84,14 @@ def _trusted(text, where, run_id):
 def live_record(run_id):
     """The record of a run made on this machine, or None; a corrupt one is named in a warning."""
     path = record_path(run_id)
-    return _trusted(path.read_bytes(), path, run_id) if path.exists() else None
+    return _trusted(path.read_bytes(), path) if path.exists() else None
 
 
-def read_frozen(path, run_ids=None):
-    """The records of a runs.jsonl by run id, of `run_ids` alone if given; warns of corrupt ones."""
-    records = {}
-    for where, run_id, line in _lines(path):
-        if run_ids is None or run_id is None or run_id in run_ids:
-            record = _trusted(line, where, run_id)
-            if record is not None:
-                records[run_id] = record
-    return records
-
-
-def _lines(path):
-    """(where, run id or None, line) of every line of a runs.jsonl; none if there is no file."""
+def read_frozen(path):
+    """The records of a runs.jsonl by run id, none if there is no file; warns of corrupt lines."""
     lines = path.read_bytes().splitlines() if path.exists() else []
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            # The whole line is parsed only where its run is asked for.
-            run_id = re.search(rb'"run_id":"([0-9a-f]{16})"', line)
-            yield f"{path}, line {number}", run_id and run_id[1].decode(), line
+    found = [_trusted(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
+    return {record["run_id"]: record for record in found if record is not None}
 
 
 def find_records(plans, frozen=None, origin=None):
@@ -118,8 +103,8 @@ def find_records(plans, frozen=None, origin=None):
     """
     found = {}
     if frozen is not None and origin != "live":
-        committed = read_frozen(frozen, plans)
-        found = {run_id: (record, "reference") for run_id, record in committed.items()}
+        committed = read_frozen(frozen)
+        found = {key: (committed[key], "reference") for key in committed if key in plans}
     for run_id, planned in plans.items() if origin != "reference" else ():
         live, (other, _) = live_record(run_id), found.get(run_id, (None, ""))
         if live is None:
@@ -142,15 +127,11 @@ def find_records(plans, frozen=None, origin=None):
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, beside those that are there.
 
-    Returns (path, number of records); without any nothing is written. Raises ValueError where that
-    would lose a damaged line of a run that has no other record.
+    Returns (path, number of records); without any nothing is written. Damaged lines are left out.
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path)
     records |= {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
-    for where, run_id, _ in _lines(path):
-        lost = f"{where} is damaged, its run has no other record: restore it, or {ADVICE}"
-        require(run_id in records, lost)
     lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
     if lines:
         write_atomically(path, "".join(lines).encode())
