@@ -94,26 +94,19 @@ def test_the_table_has_the_documented_columns_also_without_rows(campaign):
     assert (evolution["count_few"] == 1.5).all()
 
 
-def test_runs_that_are_not_counted_as_the_campaign_says_are_left_out_and_numbered(campaign):
+def test_counts_of_single_simplices_are_of_the_runs_that_have_them_all(campaign):
     write_all(campaign)
     first = next(iter(campaign.runs().values()))
     record = made_up(first)
     records.write_record(record | {"counts": record["counts"][1:]})
     table = records.load_runs(campaign)
     assert table["count"].isna().sum() == 1
-    words = rf"1 of 8 rows .* left out.*rc_utils\.sweep {campaign.folder}"
-    with pytest.warns(UserWarning, match=words):
-        kept = records.campaign_runs(campaign.folder)
-    assert len(kept) == 7
-    assert kept["count"].notna().all()
     by_simplex = records.load_counts(campaign, ["main", "triangles"])
-    assert set(by_simplex["run_id"]) == set(kept["run_id"])
+    assert set(by_simplex["run_id"]) == set(table["run_id"][table["count"].notna()])
     assert list(by_simplex["count"][:2]) == ["main", "triangles"]
     assert by_simplex["counts"].map(len).eq(2).all()
     with pytest.raises(ValueError, match="Did you mean 'main'"):
         records.load_counts(campaign, ["mian"])
-    records.write_record(record | {"status": "diverged", "counts": []})
-    assert len(records.campaign_runs(campaign.folder)) == 8
 
 
 def test_experiments_alike_have_equal_settings_however_the_file_writes_them(tmp_path, monkeypatch):

@@ -306,10 +306,8 @@ def _columns(point, counts, num_samples=None):
 def campaign_runs(name, experiment="", num_samples=0):
     """The runs that a page shows: `load_runs` of a campaign, of one experiment if it is named.
 
-    num_samples: means over the first so many simplices; 0 for all. Finished runs that lack the
-    count `main`, as between a change of the campaign's count and the sweep that makes them again,
-    are left out, and a warning says how many. Raises ValueError that says what to run where there
-    is no record, and where all runs diverged.
+    num_samples: means over the first so many simplices; 0 for all. Raises ValueError that says what
+    to run where there is no record, and where all runs diverged.
     """
     campaign = load_campaign(name)
     command = f"python -m rc_utils.sweep {name}"
@@ -317,15 +315,7 @@ def campaign_runs(name, experiment="", num_samples=0):
         campaign.restricted([experiment])
         command += f" --experiment {experiment}"
     runs = load_runs(campaign, num_samples=num_samples or None)
-    counting = [e.name for e in campaign.experiments if "main" in e.counts]
-    fault = f"no experiment of campaign {name!r} has the count 'main', which pages show"
-    require(counting, f"{fault}: give one of its [counts] that name")
-    lacking = runs["experiment"].isin(counting) & (runs["status"] == "ok") & runs["count"].isna()
-    if lacking.any():
-        found = f"{lacking.sum()} of {len(runs)} rows of campaign {name!r} are left out"
-        fault = f"{found}, not counted as its [counts.main] says"
-        warnings.warn(f"{fault}: `{command}` makes them again", stacklevel=2)
-    runs = runs[~lacking & ((runs["experiment"] == experiment) | (experiment == ""))]
+    runs = runs[(runs["experiment"] == experiment) | (experiment == "")]
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)
