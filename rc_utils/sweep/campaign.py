@@ -26,7 +26,6 @@ import json
 import os
 import pathlib
 import tomllib
-import warnings
 
 import numpy as np
 
@@ -291,14 +290,8 @@ def list_campaigns():
 
 
 def load_campaigns():
-    """Every campaign that can be read; one that cannot is named in a warning and left out."""
-    campaigns = []
-    for name in list_campaigns():
-        try:
-            campaigns.append(load_campaign(name))
-        except ValueError as error:
-            warnings.warn(f"campaign {name!r} is left out: {error}", stacklevel=2)
-    return campaigns
+    """Every campaign that is there."""
+    return [load_campaign(name) for name in list_campaigns()]
 
 
 def load_campaign(name):
