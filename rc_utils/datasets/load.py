@@ -53,9 +53,19 @@ def load_dataset(
     Raises ValueError for an unknown name or class, a value that does not fit and a damaged file,
     and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
     """
-    folder = folder_with(name, data_dir)
+    folder = Path(data_dir or paths.data_dir())
+    files = [path.stem for path in folder.glob("*.npz")]
+    known = {"shapes", "digits", "imagenet", *DOWNLOADS, *files}
+    if name not in known:
+        stem = str(name).removesuffix(".npz")
+        advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
+        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {advice}")
+    fraction = isinstance(label_noise, Real) and 0 <= label_noise <= 1
+    require(fraction, f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
+    for key, value in {"n_train": n_train, "n_test": n_test, "image_size": image_size}.items():
+        check_count(key, 1 if value is None else value, 1)
+    check_count("seed", seed, 0)
     chosen = {"n_train": n_train, "n_test": n_test, "seed": seed, "classes": classes}
-    check_values(name, **chosen, image_size=image_size, label_noise=label_noise)
     if name == "shapes":
         arrays = _shapes(image_size or 16, **chosen)
     elif name == "imagenet":
@@ -66,36 +76,13 @@ def load_dataset(
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
 
 
-def folder_with(name, data_dir=None):
-    """The data folder, where a dataset is known by its name or there; else ValueError."""
-    folder = Path(data_dir or paths.data_dir())
-    files = [path.stem for path in folder.glob("*.npz")]
-    known = {"shapes", "digits", "imagenet", *DOWNLOADS, *files}
-    if name not in known:
-        stem = str(name).removesuffix(".npz")
-        advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
-        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {advice}")
-    return folder
-
-
 def is_here(name):
     """Whether a dataset can be had without a download or a folder of images."""
     return name in ("shapes", "digits") or (paths.data_dir() / f"{name}.npz").exists()
 
 
-def check_values(name, *, image_size=None, label_noise=0.0, classes=None, seed=0, **numbers):
-    """Raise ValueError for a value of `load_dataset` that the dataset could not have."""
-    fraction = isinstance(label_noise, Real) and 0 <= label_noise <= 1
-    require(fraction, f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
-    for key, value in (numbers | {"image_size": image_size}).items():
-        check_count(key, 1 if value is None else value, 1)
-    check_count("seed", seed, 0)
-    if name == "shapes":
-        resolve_classes(classes, SHAPE_NAMES)
-        check_count("image_size", image_size or 16, 8)
-
-
 def _shapes(image_size, *, n_train, n_test, classes, seed):
+    check_count("image_size", image_size, 8)
     indices = resolve_classes(classes, SHAPE_NAMES)
     names = tuple(SHAPE_NAMES[i] for i in indices)
     arrays = {"classes": names, "source": f"rc_utils shapes, seed {seed}"}

@@ -23,8 +23,7 @@ from tqdm import tqdm
 from rc_utils import measures
 from rc_utils.checks import check_arguments, check_count, check_name, check_number, naming, require
 from rc_utils.counting import region_count
-from rc_utils.datasets.load import check_values as check_dataset
-from rc_utils.datasets.load import folder_with, is_here, load_dataset
+from rc_utils.datasets.load import is_here, load_dataset
 from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir
 from rc_utils.sweep import records
@@ -103,7 +102,6 @@ def sweep(
     todo, plans = records.missing_runs(campaign, shard), campaign.runs()
     if not todo:
         return []
-    check_data(todo, scheduler)
     if scheduler:  # whose workers may have none of the records that are here
         old = {key: found[key][0] for key in found}
         todo = [with_held(p, old[p.spec.run_id]) if p.spec.run_id in old else p for p in todo]
@@ -197,26 +195,14 @@ def check_values(campaign):
 
     Raises ValueError for a wrong name or value; the message says where it stands in the file.
     """
-    require("name" in campaign.dataset, f"{campaign.name}, [dataset] has no 'name'")
-    datasets = {"[dataset]": campaign.dataset}
-    networks = {f"[networks.{label}]": network for label, network in campaign.networks.items()}
     for experiment, label, planned in campaign.entries():
-        where = f"experiment {experiment.name!r}"
-        for name in planned.measures + planned.evolution_measures:
-            check_name(f"measure of {campaign.name}, {where}", name, measures.MEASURES)
-        datasets[f"{where}, dataset"] = planned.spec.dataset
-        networks[f"{where}, [networks.{label}] with its options"] = planned.spec.network
-    for where, settings in datasets.items():
-        with naming(f"{campaign.name}, {where}"):
+        with naming(f"{campaign.name}, experiment {experiment.name!r}, network {label!r}"):
+            for name in planned.measures + planned.evolution_measures:
+                check_name("measure", name, measures.MEASURES)
             # Keys that name a place on this machine are no part of a run.
-            check_arguments(load_dataset, settings, "dataset", ("device", "data_dir", "root"))
-            check_dataset(**settings)
-    for where, network in networks.items():
-        with naming(f"{campaign.name}, {where}"):
-            for key in ("num_classes", "in_channels", "image_size", "seed"):
-                require(key not in network, f"{key} comes from the dataset or the run")
-            check_network(**network)
-            canonical_json(network)
+            elsewhere = ("device", "data_dir", "root")
+            check_arguments(load_dataset, planned.spec.dataset, "dataset", elsewhere)
+            check_network(**planned.spec.network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
         with naming(f"{campaign.name}, counts.{label}"):
@@ -229,12 +215,6 @@ def check_values(campaign):
         campaign.runs()
 
 
-def check_data(todo, scheduler):
-    """Raise ValueError for a dataset of planned runs that is not here, unless others run them."""
-    for name in () if scheduler else {planned.spec.dataset["name"] for planned in todo}:
-        folder_with(name)
-
-
 def check_device(device):
     """Raise ValueError for a device that is unknown or not in this machine."""
     try:
@@ -243,14 +223,12 @@ def check_device(device):
         raise ValueError(f"device {device!r} cannot be used: {error}") from error
 
 
-def plan(campaign, shard=(0, 1), scheduler=None):
+def plan(campaign, shard=(0, 1)):
     """Lines that say how many runs are there, how many are missing, and the hours that these take.
 
-    By the median seconds of the records of each network, of one width and the same options. Raises
-    ValueError as `check_data`.
+    By the median seconds of the records of each network, of one width and the same options.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
-    check_data(todo, scheduler)
     found = records.find_records(plans, campaign.folder / "runs.jsonl")
     complete = {key for key, (old, _) in found.items() if records.is_complete(old, plans[key])}
     yield f"{campaign.name}: {campaign.title}"
@@ -359,7 +337,7 @@ def _act(campaign, options):
         check_values(campaign)
     if options.plan:
         try:
-            for line in plan(campaign, options.shard, options.scheduler):
+            for line in plan(campaign, options.shard):
                 print(line, flush=True)
         except BrokenPipeError:  # nobody reads any more, as `head`
             # Python writes what is left at its end, and would complain again.
