@@ -5,16 +5,13 @@ In this process by default, on local worker processes with --workers, on a Dask 
 """
 
 import argparse
-import asyncio
 import dataclasses
 import functools
 import logging
-import os
 import random
 import sys
 import time
 import traceback
-import uuid
 
 import numpy as np
 import torch
@@ -156,38 +153,26 @@ def on_dask(todo, job, workers, scheduler):
     """Outcomes of `job` for planned runs, as they are finished.
 
     On so many local processes with a thread each, or on the workers of a scheduler.
-    A killed worker's run goes to another worker; an error in a job is an outcome. Raises OSError if
-    the scheduler goes away.
+    A killed worker's run goes to another worker; an error in a job is an outcome.
     """
     import dask
-    from distributed import CancelledError, Client, as_completed
+    from distributed import Client, as_completed
 
     dask.config.set(DASK_SETTINGS)
     # It warns of workers that take seconds to end.
     logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
     local = {"n_workers": min(workers, len(todo)), "threads_per_worker": 1, "memory_limit": 0}
     local |= {"dashboard_address": "127.0.0.1:0"}
-    # Tasks of equal keys are one task to a scheduler: another sweep may ask it for the same run.
-    own = uuid.uuid4().hex[:8]
-    ids = {f"rc-{planned.spec.run_id}-{own}": planned.spec.run_id for planned in todo}
     with Client(scheduler, **{} if scheduler else local) as client:
-        futures = client.map(job, todo, key=list(ids), batch_size=BLOCK, fifo_timeout=0, pure=False)
-        try:
-            for future, outcome in as_completed(futures, with_results=True, raise_errors=False):
-                if future.status == "error":
-                    error = future.exception()
-                    text = f"{type(error).__name__}: {error}"
-                    outcome = Outcome(ids[future.key], "failed", error=text)
-                elif future.status != "finished":
-                    raise CancelledError("tasks are lost")
-                yield outcome
-                future.release()
-        except (OSError, CancelledError, asyncio.CancelledError) as error:
-            raise OSError(
-                f"the scheduler {client.scheduler.address} is gone ({type(error).__name__}). "
-                "Records that were written are kept: start one and its workers, and the same "
-                "command with its address does the rest"
-            ) from error
+        futures = client.map(job, todo, batch_size=BLOCK, fifo_timeout=0, pure=False)
+        ids = {future.key: p.spec.run_id for future, p in zip(futures, todo, strict=True)}
+        for future, outcome in as_completed(futures, with_results=True, raise_errors=False):
+            if future.status == "error":
+                outcome = Outcome(ids[future.key], "failed", error=repr(future.exception()))
+            elif future.status != "finished":
+                raise OSError("the scheduler is gone; the same command with another does the rest")
+            yield outcome
+            future.release()
 
 
 def check_values(campaign):
@@ -336,12 +321,8 @@ def _act(campaign, options):
     if options.plan or options.freeze or options.verify is not None:  # a sweep does so itself
         check_values(campaign)
     if options.plan:
-        try:
-            for line in plan(campaign, options.shard):
-                print(line, flush=True)
-        except BrokenPipeError:  # nobody reads any more, as `head`
-            # Python writes what is left at its end, and would complain again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for line in plan(campaign, options.shard):
+            print(line, flush=True)
         return 0
     if options.freeze:
         path, number = records.freeze(campaign)
