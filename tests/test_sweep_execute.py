@@ -70,8 +70,6 @@ def counts_of(record):
 
 def test_a_sweep_finishes_alone_or_with_workers_and_is_done(results, tmp_path, monkeypatch):
     campaign, threads = with_changes(grid=FOUR), torch.get_num_threads()
-    assert statuses(sweep(campaign, time_budget=0.0)) == ["late"] * 4
-    assert len(missing_runs(campaign)) == 4
     outcomes = sweep(campaign, threads=threads + 1)
     assert statuses(outcomes) == ["done"] * 4
     assert torch.get_num_threads() == threads

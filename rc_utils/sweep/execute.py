@@ -10,7 +10,6 @@ import functools
 import logging
 import random
 import sys
-import time
 import traceback
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from tqdm import tqdm
 
 from rc_utils import measures
-from rc_utils.checks import check_arguments, check_count, check_name, check_number, naming, require
+from rc_utils.checks import check_arguments, check_count, check_name, naming, require
 from rc_utils.counting import region_count
 from rc_utils.datasets.load import is_here, load_dataset
 from rc_utils.networks.registry import check_network
@@ -26,7 +25,6 @@ from rc_utils.paths import results_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
 from rc_utils.sweep.run import check_start, complete_run, make_record, torch_threads, with_held
-from rc_utils.training import StopTraining
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
 # repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of
@@ -51,8 +49,8 @@ DASK_SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a planned run ended: "done" with its record, "late" (the time was up), "elsewhere"
-    (another sweep is at it), or "failed" with the error's text."""
+    """How a planned run ended: "done" with its record, "elsewhere" (another sweep is at it), or
+    "failed" with the error's text."""
 
     run_id: str
     status: str
@@ -61,9 +59,8 @@ class Outcome:
 
 
 def sweep(
-    campaign, *, workers=0, scheduler=None, device="cpu", time_budget=None, shard=(0, 1),
-    threads=1, compile=False,
-):  # fmt: skip
+    campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), threads=1, compile=False
+):
     """Run what is missing of `campaign` (a Campaign or its name).
 
     Returns an `Outcome` for each run, without its record, which is on the disk; a run that fails
@@ -72,8 +69,6 @@ def sweep(
     Args:
         workers: local worker processes; 0 runs in this process.
         scheduler: address of a Dask scheduler.
-        time_budget: seconds after which no run is begun and runs in training are given up at the
-            end of an epoch; what is trained is still counted.
         shard: (i, n), every n-th run from the i-th on.
         compile: torch.compile the networks.
         threads: torch threads of each run; with one, results do not depend on the machine's load.
@@ -85,12 +80,10 @@ def sweep(
     check_values(campaign)
     check_count("workers", workers, 0)
     check_count("threads", threads, 1)
-    check_number("time_budget", time_budget or 0, 0)
     expected = "expected (i, n) with i < n, such as (0, 4)"
     require(0 <= shard[0] < shard[1], f"shard={shard!r}; {expected}")
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
-    deadline = None if time_budget is None else time.time() + time_budget
     whole = campaign.whole or campaign
     found = records.find_records(whole.runs(), whole.folder / "runs.jsonl")
     for record, _ in found.values():
@@ -103,8 +96,7 @@ def sweep(
         old = {key: found[key][0] for key in found}
         todo = [with_held(p, old[p.spec.run_id]) if p.spec.run_id in old else p for p in todo]
     records.check_writable()
-    options = {"device": device, "threads": threads, "deadline": deadline, "compile": compile}
-    job = functools.partial(attempt, **options)
+    job = functools.partial(attempt, device=device, threads=threads, compile=compile)
     outcomes = on_dask(todo, job, workers, scheduler) if workers or scheduler else map(job, todo)
     seen = []
     with tqdm(total=len(todo), desc=campaign.name, unit="run", mininterval=2.0) as bar:
@@ -125,23 +117,15 @@ def sweep(
     return seen
 
 
-def attempt(planned, device="cpu", threads=1, deadline=None, compile=False):
-    """Outcome, be it an error, of a planned run here: late once time.time() is past `deadline`."""
+def attempt(planned, device="cpu", threads=1, compile=False):
+    """Outcome, be it an error, of a planned run here."""
     from filelock import Timeout
 
     run_id = planned.spec.run_id
-
-    def late():
-        return deadline is not None and time.time() > deadline
-
     try:
-        if late():
-            return Outcome(run_id, "late")
         with torch_threads(threads):
-            record = complete_run(planned, device, late, compile=compile)
+            record = complete_run(planned, device, compile=compile)
         return Outcome(run_id, "done", record)
-    except StopTraining:
-        return Outcome(run_id, "late")
     except Timeout:
         return Outcome(run_id, "elsewhere")
     except Exception:
@@ -284,7 +268,6 @@ def _parser():
     add("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
     add("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
     add("--threads", type=int, default=1, help="torch threads of each run (default 1)")
-    add("--time-budget", type=float, metavar="SECONDS", help="stop cleanly after this time")
     nth = "every N-th run, from the i-th on (i < N)"
     add("--shard", type=shard, default=(0, 1), metavar="i/N", help=nth)
     add("--compile", action="store_true", help="torch.compile the networks")
@@ -340,7 +323,7 @@ def _act(campaign, options):
         found = f"{sum(agree)} of {len(agree)} reproduced"
         print(found if agree else "nothing to verify: no finished run")
         return 0 if agree and all(agree) else 1
-    names = ("workers", "scheduler", "device", "threads", "time_budget", "shard", "compile")
+    names = ("workers", "scheduler", "device", "threads", "shard", "compile")
     outcomes = sweep(campaign, **{name: getattr(options, name) for name in names})
     statuses = [outcome.status for outcome in outcomes]
     done, failed = statuses.count("done"), statuses.count("failed")

@@ -65,11 +65,11 @@ def torch_threads(number):
         torch.set_num_threads(before)
 
 
-def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
+def complete_run(planned, device="cpu", *, compile=False):
     """Record of a planned run; the run is made, and its record written, unless it is there.
 
     A record that lacks a count, a measure or a look during training is made again as a whole, with
-    all that it held, for another campaign. should_stop, compile: as in `train`.
+    all that it held, for another campaign. compile: as in `train`.
 
     Raises filelock.Timeout where another process is at this run, and ValueError where the record
     was made with another network of the same name or another `evolution_loss`.
@@ -88,7 +88,7 @@ def complete_run(planned, device="cpu", should_stop=None, *, compile=False):
             planned = with_held(planned, old)
         records.check_writable()
         was_ok = old is not None and old["status"] == "ok"
-        record, states = make_record(planned, device, should_stop, compile=compile)
+        record, states = make_record(planned, device, compile=compile)
         kept = f"run {run_id} meets scores that are not finite now; its record is kept as it was"
         require(not was_ok or record["status"] == "ok", kept)
         if planned.evolution_weights and record["status"] == "ok":
@@ -126,7 +126,7 @@ def with_held(planned, record):
     return planned.merged(dataclasses.replace(planned, **held))
 
 
-def make_record(planned, device="cpu", should_stop=None, *, compile=False, progress=False):
+def make_record(planned, device="cpu", *, compile=False, progress=False):
     """Train, measure and count one run without writing anything.
 
     progress: show a bar over the epochs on stderr. Returns its record and state dicts by epoch: the
@@ -159,8 +159,8 @@ def make_record(planned, device="cpu", should_stop=None, *, compile=False, progr
         return seen | taken(network, planned.evolution_counts, planned.evolution_measures)
 
     looks = {"measure_epochs": planned.evolution_epochs, "measure_loss": planned.evolution_loss}
-    options = {"device": device, "should_stop": should_stop, "compile": compile}
-    run = train(network, data, spec.train, measure=look, progress=progress, **looks, **options)
+    options = {"device": device, "compile": compile, "progress": progress}
+    run = train(network, data, spec.train, measure=look, **looks, **options)
     names = ("train_accuracy", "test_accuracy", "train_loss", "test_loss")
     results = {name: _as_json(getattr(run, name)) for name in names}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}

@@ -1,4 +1,4 @@
 from .config import TrainConfig
-from .loop import StopTraining, TrainRun, evaluate, train
+from .loop import TrainRun, evaluate, train
 
-__all__ = ["StopTraining", "TrainConfig", "TrainRun", "evaluate", "train"]
+__all__ = ["TrainConfig", "TrainRun", "evaluate", "train"]

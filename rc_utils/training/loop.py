@@ -72,10 +72,6 @@ class TrainRun:
         return f"{self.status}: {accuracies}, gap {self.gap:.3f} {spent}"
 
 
-class StopTraining(Exception):
-    """Raised inside `train` when `should_stop()` turned true: there is no result."""
-
-
 def train(
     network: torch.nn.Module,
     data: Dataset,
@@ -85,7 +81,6 @@ def train(
     measure: Callable[[torch.nn.Module, int], Any] | None = None,
     measure_epochs: Collection[int] = (),
     measure_loss: float | None = None,
-    should_stop: Callable[[], bool] | None = None,
     compile: bool = False,
     channels_last: bool = True,
     progress: bool = False,
@@ -102,7 +97,6 @@ def train(
         measure_loss: it is also called once after the first epoch that leaves the mean
             cross-entropy of all training images, in evaluation mode and without augmentation, below
             this.
-        should_stop: called between epochs; when it returns True, StopTraining is raised.
         compile: torch.compile the network, for a GPU. A smaller last batch goes through it as it
             is.
         channels_last: memory layout of images and kernels, where it is faster, see
@@ -128,8 +122,7 @@ def train(
         shape = (config.batch_size, *data.x_train.shape[1:])
         _forget_compiled((repr(network), shape, config.precision, device))
         step = torch.compile(network, dynamic=False)
-    options = {"layout": layout, "should_stop": should_stop, "progress": progress}
-    epochs = functools.partial(_epochs, network, step, **options)
+    epochs = functools.partial(_epochs, network, step, layout=layout, progress=progress)
     between = points_between(config, data)
     history, measurements, reached_epoch = [], {}, None
 
@@ -236,7 +229,7 @@ def check_outputs(network, data):
     probed(as_classifier(network, images), images)
 
 
-def _epochs(network, step, data, config, between, *, layout, should_stop, progress):
+def _epochs(network, step, data, config, between, *, layout, progress):
     """Train; yields the rows of `TrainRun.history`, up to the first whose loss is not finite.
 
     step: the network, or what it was compiled to. between: `PointsBetween` to train on as well.
@@ -246,8 +239,6 @@ def _epochs(network, step, data, config, between, *, layout, should_stop, progre
     rng, between_start = np.random.default_rng(config.seed), 0
     bar = {"desc": "training", "unit": "epoch", "mininterval": 2.0, "disable": not progress}
     for epoch in tqdm(range(config.epochs), **bar):
-        if epoch and should_stop is not None and should_stop():
-            raise StopTraining(f"stopped after epoch {epoch} of {config.epochs}")
         started, lr = time.perf_counter(), config.lr
         if config.schedule == "cosine":
             lr = 0.5 * config.lr * (1 + math.cos(math.pi * epoch / config.epochs))
