@@ -49,7 +49,7 @@ def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
         if {} in losses:
             assert {planned.evolution_loss for planned in campaign.runs().values()} == {0.01}
         else:
-            with pytest.raises(ValueError, match="experiments ask for evolution_loss"):
+            with pytest.raises(ValueError, match="is asked for evolution_loss"):
                 campaign.runs()
 
 

@@ -98,7 +98,8 @@ class PlannedRun:
     def merged(self, other):
         """The run with what two experiments of one campaign ask of it."""
         losses = {self.evolution_loss, other.evolution_loss} - {None}
-        require(len(losses) < 2, f"experiments ask for evolution_loss {losses} of one run")
+        fault = f"run {self.spec.run_id} is asked for evolution_loss {losses}, and keeps one"
+        require(len(losses) < 2, fault)
         both = {"evolution_loss": next(iter(losses), None)}
         for name, mine in vars(self).items():
             theirs = getattr(other, name)

@@ -7,7 +7,6 @@ import dataclasses
 import datetime
 import functools
 import hashlib
-import inspect
 import json
 import time
 import warnings
@@ -30,7 +29,6 @@ from rc_utils.sweep.campaign import SCHEMA, canonical_json
 from rc_utils.training import evaluate, train
 from rc_utils.training.loop import training_layout
 
-COUNTED_BY = inspect.signature(region_count).parameters.keys() | {"points"}
 NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted label
 
 
@@ -99,31 +97,28 @@ def complete_run(planned, device="cpu", *, compile=False):
 
 def with_held(planned, record):
     """The planned run with all that its record holds, which another campaign may have asked for."""
+
+    def counts(points, asked):
+        found = [records.counted_with(entry) for point in points for entry in point["counts"]]
+        return {canonical_json(s): s for s in found if s not in asked.values()}
+
+    def known_measures(points):
+        names = [name for point in points for name in point.get("measures", {})]
+        return [name for name in names if name in MEASURES]
+
     looks = record["evolution"]
-    entries = {"counts": record["counts"]}
-    entries["evolution_counts"] = [entry for look in looks for entry in look["counts"]]
-    names = {"measures": record["measures"]}
-    names["evolution_measures"] = [name for look in looks for name in look.get("measures", {})]
-    unknown = sorted({name for found in names.values() for name in found} - MEASURES.keys())
-    if unknown:
-        lost = f"the record of run {record['run_id']} is made again and loses {', '.join(unknown)}"
-        warnings.warn(f"{lost}: no such measure is known here", stacklevel=2)
-    held = {key: [name for name in found if name in MEASURES] for key, found in names.items()}
-    for key, found in entries.items():
-        known, settings = getattr(planned, key).values(), map(records.counted_with, found)
-        new = [s for s in settings if s not in known and s.keys() <= COUNTED_BY]
-        held[key] = {canonical_json(s): s for s in new}
-    held["evolution_epochs"] = [look["epoch"] for look in looks]
-    loss, asked = record.get("reached", {}).get("loss"), planned.evolution_loss
-    held["evolution_loss"] = loss
-    require(
-        loss is None or asked is None or loss == asked,
-        f"{records.record_path(record['run_id'])} has looks where the loss fell below {loss}, and "
-        f"keeps one such: give the experiment that evolution_loss, or delete the record",
+    held = dataclasses.replace(
+        planned,
+        counts=counts([record], planned.counts),
+        measures=known_measures([record]),
+        evolution_epochs=[look["epoch"] for look in looks],
+        evolution_counts=counts(looks, planned.evolution_counts),
+        evolution_measures=known_measures(looks),
+        evolution_loss=record.get("reached", {}).get("loss"),
+        evolution_weights="weights_sha256" in record["provenance"],
+        per_image="per_image" in record,
     )
-    held["evolution_weights"] = "weights_sha256" in record["provenance"]
-    held["per_image"] = "per_image" in record
-    return planned.merged(dataclasses.replace(planned, **held))
+    return planned.merged(held)
 
 
 def make_record(planned, device="cpu", *, compile=False, progress=False):
