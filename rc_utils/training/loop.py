@@ -119,8 +119,7 @@ def train(
     network = network.to(memory_format=layout)
     step: Callable[..., Any] = network
     if compile:
-        shape = (config.batch_size, *data.x_train.shape[1:])
-        _forget_compiled((repr(network), shape, config.precision, device))
+        torch.compiler.reset()  # it stops compiling code that many networks share
         step = torch.compile(network, dynamic=False)
     epochs = functools.partial(_epochs, network, step, layout=layout, progress=progress)
     between = points_between(config, data)
@@ -299,12 +298,6 @@ def _backward(network, optimizer, config, x, y, y_other, weight, points):
     optimizer.zero_grad()
     total.backward()
     return loss.detach(), (own.detach().argmax(1) == y).sum()
-
-
-@functools.lru_cache(maxsize=1)
-def _forget_compiled(what):
-    """Drop compiled code of anything else: torch stops compiling code that many networks share."""
-    torch.compiler.reset()
 
 
 def build_optimizer(parameters, config):
