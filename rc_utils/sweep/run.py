@@ -21,7 +21,7 @@ from rc_utils.counting.evaluation import evaluation_mode, full_precision, undist
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import MEASURES, measure_all
 from rc_utils.networks import NETWORKS, build_network
-from rc_utils.paths import data_dir, results_dir, write_atomically
+from rc_utils.paths import results_dir, write_atomically
 from rc_utils.provenance import provenance
 from rc_utils.random_state import own_random_state
 from rc_utils.sweep import records
@@ -33,16 +33,13 @@ NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted labe
 
 
 @functools.lru_cache(maxsize=3)
-def _dataset(settings, device, file):
-    """`file` is there to tell a dataset that is stored from one that has replaced it."""
+def _dataset(settings, device):
     return load_dataset(**json.loads(settings), device=device)
 
 
 def dataset_of(spec, device="cpu"):
     """The dataset of a run, kept for the next run of this process that uses the same."""
-    path = data_dir() / f"{spec.dataset['name']}.npz"
-    changed_at = path.stat().st_mtime_ns if path.is_file() else 0
-    return _dataset(canonical_json(spec.dataset), str(device), (path, changed_at))
+    return _dataset(canonical_json(spec.dataset), str(device))
 
 
 def network_of(spec, data):
