@@ -257,9 +257,8 @@ def weights_path(run_id):
 
 def _state_of(network):
     # Cloned, because training goes on, and safetensors refuses parameters that share memory.
-    state = network.state_dict()
-    state |= {name: buffer for name, buffer in network.named_buffers() if name not in state}
-    return {name: value.detach().cpu().clone().contiguous() for name, value in state.items()}
+    state = network.state_dict().items()
+    return {name: value.detach().cpu().clone().contiguous() for name, value in state}
 
 
 def _keep_weights(run_id, states):
@@ -323,8 +322,5 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
             )
     networks = {epoch: network_of(spec, data).to(device).eval() for epoch in epochs}
     for epoch, network in networks.items():
-        state = states[epoch]
-        network.load_state_dict({name: state[name] for name in network.state_dict()})
-        for name, buffer in network.named_buffers():  # some may be in no state dict
-            buffer.copy_(state.get(name, buffer))
+        network.load_state_dict(states[epoch])
     return networks
