@@ -76,11 +76,6 @@ def load_dataset(
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
 
 
-def is_here(name):
-    """Whether a dataset can be had without a download or a folder of images."""
-    return name in ("shapes", "digits") or (paths.data_dir() / f"{name}.npz").exists()
-
-
 def _shapes(image_size, *, n_train, n_test, classes, seed):
     check_count("image_size", image_size, 8)
     indices = resolve_classes(classes, SHAPE_NAMES)

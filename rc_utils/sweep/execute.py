@@ -19,7 +19,7 @@ from tqdm import tqdm
 from rc_utils import measures
 from rc_utils.checks import check_arguments, check_count, check_name, naming, require
 from rc_utils.counting import region_count
-from rc_utils.datasets.load import is_here, load_dataset
+from rc_utils.datasets import load_dataset
 from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir
 from rc_utils.sweep import records
@@ -87,8 +87,7 @@ def sweep(
     whole = campaign.whole or campaign
     found = records.find_records(whole.runs(), whole.folder / "runs.jsonl")
     for record, _ in found.values():
-        if is_here(record["spec"]["dataset"]["name"]):
-            check_start(record)
+        check_start(record)
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
