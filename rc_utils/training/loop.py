@@ -49,7 +49,6 @@ class TrainRun:
     """
 
     network: torch.nn.Module
-    config: TrainConfig
     status: str
     history: list[dict[str, Any]]
     measurements: dict[int, Any]
@@ -161,7 +160,7 @@ def train(
     test_loss, test_accuracy = evaluate(network, data.x_test, data.y_test)
     status = "ok" if finite and math.isfinite(train_loss + test_loss) else "diverged"
     return TrainRun(
-        network, config, status, history, measurements, train_accuracy, test_accuracy,
+        network, status, history, measurements, train_accuracy, test_accuracy,
         train_loss, test_loss, time.perf_counter() - started, reached_epoch,
     )  # fmt: skip
 
