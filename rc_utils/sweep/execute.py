@@ -200,10 +200,7 @@ def plan(campaign, shard=(0, 1)):
     yield f"{campaign.name}: {campaign.title}"
     for experiment in campaign.experiments:
         asked = {p.spec.run_id for e, _, p in campaign.entries() if e is experiment}
-        lacking = len((asked & found.keys()) - complete)
-        lack = f", {lacking} lack a count or a measure" if lacking else ""
-        there = f"{len(asked & complete)} of {len(asked)} runs are complete"
-        yield f"  {experiment.name}: {there}{lack}"
+        yield f"  {experiment.name}: {len(asked & complete)} of {len(asked)} runs are complete"
     part = "" if shard[1] == 1 else f" in shard {shard[0]}/{shard[1]}"
     yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}"
     seconds = {}
