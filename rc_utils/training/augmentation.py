@@ -57,7 +57,7 @@ def crop_and_flip(images, padding, shifts, flips):
     return picked.permute(0, 3, 1, 2).contiguous()
 
 
-def augmented(config, data, draws, weight, layout):
+def augmented(config, data, draws, weight):
     """The batch that `draws` (5, B) and `weight` ask for: images, labels, partners' labels.
 
     As `draw_epoch` makes them. The images are cropped, flipped and standardised, and for a mixup
@@ -70,7 +70,6 @@ def augmented(config, data, draws, weight, layout):
         x = images.standardise(raw)
     else:
         x = images[draws[0]]
-    x = x.contiguous(memory_format=layout)
     if weight == 1:
         return x, y, y
     return weight * x + (1 - weight) * x[partner], y, y[partner]
@@ -91,12 +90,11 @@ class PointsBetween:
     alpha: torch.Tensor
     y: torch.Tensor
 
-    def batch(self, images, start, number, layout=torch.contiguous_format):
+    def batch(self, images, start, number):
         """(x (number, C, H, W), y (number,)) of the points from `start` on, going round."""
         index = torch.arange(start, start + number, device=self.y.device) % len(self.y)
         first, second = images[self.pairs[index, 0]], images[self.pairs[index, 1]]
-        x = torch.lerp(first, second, self.alpha[index])
-        return x.contiguous(memory_format=layout), self.y[index]
+        return torch.lerp(first, second, self.alpha[index]), self.y[index]
 
 
 def points_between(config, data):

@@ -98,9 +98,8 @@ def train(
             this.
         compile: torch.compile the network, for a GPU. A smaller last batch goes through it as it
             is.
-        channels_last: memory layout of images and kernels, where it is faster, see
-            `training_layout`. On a GPU the network is in the other layout afterwards, in which it
-            is counted.
+        channels_last: memory layout of the network, where it is faster, see `training_layout`. On a
+            GPU it is in the other layout afterwards, in which it is counted.
         progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched; torch has one for all threads, so train in one
@@ -112,15 +111,14 @@ def train(
     require_weights(network)
     device = torch.device(device) if device is not None else next(network.parameters()).device
     network, data = network.to(device), data.to(device)
-    layout = torch.contiguous_format
     if channels_last:
         layout = training_layout(network, data.x_train, device, config.precision)
-    network = network.to(memory_format=layout)
+        network = network.to(memory_format=layout)
     step: Callable[..., Any] = network
     if compile:
         torch.compiler.reset()  # it stops compiling code that many networks share
         step = torch.compile(network, dynamic=False)
-    epochs = functools.partial(_epochs, network, step, layout=layout, progress=progress)
+    epochs = functools.partial(_epochs, network, step, progress=progress)
     between = points_between(config, data)
     history, measurements, reached_epoch = [], {}, None
 
@@ -227,7 +225,7 @@ def check_outputs(network, data):
     probed(as_classifier(network, images), images)
 
 
-def _epochs(network, step, data, config, between, *, layout, progress):
+def _epochs(network, step, data, config, between, *, progress):
     """Train; yields the rows of `TrainRun.history`, up to the first whose loss is not finite.
 
     step: the network, or what it was compiled to. between: `PointsBetween` to train on as well.
@@ -249,10 +247,10 @@ def _epochs(network, step, data, config, between, *, layout, progress):
         draws = torch.from_numpy(draws).to(data.y_train.device)  # each copy waits for the device
         loss_sum, correct = 0.0, 0.0
         for drawn, weight in zip(draws.split(config.batch_size, dim=1), weights, strict=True):
-            batch, size = augmented(config, data, drawn, weight, layout), drawn.shape[1]
+            batch, size = augmented(config, data, drawn, weight), drawn.shape[1]
             points, number = None, round(config.between_share * size)
             if between is not None and number:
-                points = between.batch(data.x_train, between_start, number, layout)
+                points = between.batch(data.x_train, between_start, number)
                 between_start += number
             whole = size == min(config.batch_size, len(data.y_train))
             given = (step if whole else network, optimizer, config, *batch, weight, points)
