@@ -331,11 +331,10 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
     `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
     run_id, seed, cell and weight decays that are all negligible give way to num_seeds, num_runs. A
-    number that is missing in one run is missing in the mean. A setting whose runs all diverged
-    stays, "diverged" and with its hyper-parameters. The mean of count_std_error is an upper bound,
-    since runs share their simplices. Raises ValueError without `network` and `cell`.
+    number that is missing in one run is missing in the mean. The mean of count_std_error is an
+    upper bound, since runs share their simplices.
     """
-    check_keys("the runs", ["network", "cell"], runs.columns)
+    runs = finished(runs)
     dropped = ["run_id", "seed", "status", "cell"]
     if "weight_decay" in runs.columns:
         decays = runs["weight_decay"]
@@ -349,34 +348,26 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     values = [column for column in runs.columns if column not in (*keys, *dropped)]
     code = runs.groupby(keys, sort=False, dropna=False).ngroup()
     rows = runs[[*keys, *values]][~code.duplicated()].reset_index(drop=True)
-    agree = runs[values].groupby(code).nunique(dropna=False) == 1
-    groups = finished(runs).groupby(code)
-    num_runs = groups.size().reindex(rows.index, fill_value=0)
-    for name in values:
-        numeric = pd.api.types.is_numeric_dtype(runs[name])
-        # A diverged run has hyper-parameters, but measured nothing.
-        measured = numeric and name not in HYPERPARAMETERS
-        kept = agree[name] & (num_runs > 0) if measured else agree[name]
+    groups = runs.groupby(code)
+    agree = groups[values].nunique(dropna=False) == 1
+    for name in agree.columns[~agree.all()]:
         averages = pd.Series(None, dtype=object, index=rows.index)
         if pd.api.types.is_bool_dtype(runs[name]):
-            averages = groups[name].all(skipna=False).reindex(rows.index, fill_value=False)
-        elif numeric:
+            averages = groups[name].all()
+        elif pd.api.types.is_numeric_dtype(runs[name]):
             # Averaging the others would hide a missing number.
             complete = groups[name].count() == groups.size()
-            averages = groups[name].mean().where(complete).reindex(rows.index)
-        if not kept.all():
-            rows[name] = rows[name].astype(averages.dtype).where(kept, averages)
-    seeds = groups["seed"].nunique() if "seed" in runs.columns else num_runs
-    rows["num_seeds"] = seeds.reindex(rows.index, fill_value=0)
-    rows["status"] = np.where(num_runs > 0, "ok", "diverged")
-    rows["num_runs"] = num_runs
+            averages = groups[name].mean().where(complete)
+        rows[name] = rows[name].astype(averages.dtype).where(agree[name], averages)
+    rows["num_runs"] = groups.size()
+    rows["num_seeds"] = groups["seed"].nunique() if "seed" in runs.columns else rows["num_runs"]
     return rows
 
 
 def distinct_settings(runs: pd.DataFrame) -> pd.DataFrame:
-    """Settings of `average_replicates` that finished; a run that experiments share counts once."""
+    """Rows of `average_replicates`, where a run that several experiments share counts once."""
     once = runs.drop_duplicates("run_id") if "run_id" in runs.columns else runs
-    return finished(average_replicates(once))
+    return average_replicates(once)
 
 
 def with_logs(rows: pd.DataFrame) -> pd.DataFrame:

@@ -257,18 +257,15 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert {"seed", *HYPERPARAMETERS} == set(TrainConfig.__dataclass_fields__)
 
 
-def test_a_setting_that_only_diverged_stays_and_a_missing_number_is_not_hidden():
+def test_diverged_runs_are_left_out_and_a_missing_number_is_not_hidden():
     runs = make_runs()
     gone = (runs.network == "ResNet18") & runs.cell.str.startswith("lr=0.001, batch_size=256")
     runs.loc[gone, ["status", "count", "gap"]] = ["diverged", np.nan, 0.05]
     runs.loc[runs.index[-1], "status"] = "diverged"
     rows = average_replicates(runs)
-    row = rows[(rows.network == "ResNet18") & (rows.setting == "lr=0.001, batch_size=256")].iloc[0]
-    assert (row["status"], row["optimizer"], row["lr"]) == ("diverged", "sgd", 0.001)
-    assert np.isnan(row["gap"])
-    assert sorted(rows["num_runs"])[:2] == [0, 5]
+    assert (len(rows), rows["num_runs"].min()) == (26, 5)
     runs.loc[4, "gap"] = np.nan
-    assert average_replicates(runs)["gap"].isna().sum() == 2
+    assert average_replicates(runs)["gap"].isna().sum() == 1
     with pytest.raises(ValueError, match="not finite"):
         correlate_settings(average_replicates(runs), "count", "gap")
 
