@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rc_utils.checks import check_keys, check_name, require
+from rc_utils.checks import check_name, require
 
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
 MIN_UNITS = 7
@@ -203,13 +203,10 @@ def slope(
     formula: of statsmodels, such as "count ~ C(network) + log2_lr". For m units and k coefficients
     that differ between them the variance is enlarged by m / (m - k), and Student's quantile has
     m - k degrees of freedom. NaN where the rows do not vary the term; no interval where nothing is
-    left to estimate the error from. Raises ValueError for rows without a value, an unknown term and
-    another number of units than of rows.
+    left to estimate the error from. Raises ValueError for rows without a value.
     """
     codes, number = _unit_codes(units)
-    require(len(codes) == len(rows), f"{len(codes)} units for {len(rows)} rows; expected as many")
     model, largest = _least_squares(formula, rows)
-    check_name("term", term, model.exog_names)
     rank = np.linalg.matrix_rank(model.exog)
     others = np.delete(model.exog, model.exog_names.index(term), axis=1)
     if np.linalg.matrix_rank(others) == rank:
@@ -318,7 +315,6 @@ def setting_names(runs: pd.DataFrame) -> pd.Series:
     """Setting of each run, (n,): `setting`, or `cell` without a weight decay that is negligible."""
     if "setting" in runs.columns:
         return runs["setting"]
-    check_keys("the runs", ["cell"], runs.columns)
     text = runs["cell"].astype(str)
     decays = text.str.extract(r"weight_decay=([^,]+)")[0].astype(float)
     others = text.str.replace(r"(^|, )weight_decay=[^,]*", "", regex=True).str.removeprefix(", ")
@@ -371,12 +367,7 @@ def distinct_settings(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with log2_lr, log2_batch and log2_ratio: of lr, batch size and batch size / lr.
-
-    Raises ValueError where one of them is not positive.
-    """
-    for column in LOGS:
-        require(not (rows[column] <= 0).any(), f"{column} must be positive for its logarithm")
+    """Rows with log2_lr, log2_batch and log2_ratio: of lr, batch size and batch size / lr."""
     lr, batch = (np.log2(rows[column].astype(float)) for column in LOGS)
     return rows.assign(log2_lr=lr, log2_batch=batch, log2_ratio=batch - lr)
 
@@ -397,14 +388,9 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     """Change of `column` when `factor`, "lr" or "batch_size", doubles, by `regression_formula`.
 
     Replicates are averaged, and errors are clustered by setting, which networks share. NaN where
-    the factor does not vary. Raises ValueError for a missing column or values that are not finite.
+    the factor does not vary. Raises ValueError for rows without a value.
     """
-    check_name("factor", factor, LOGS)
-    check_keys("the runs", [*LOGS, column], runs.columns)
     rows = distinct_settings(runs)
-    missing = int((~np.isfinite(rows[column].to_numpy(float))).sum())
-    found = f"{column} is missing or infinite in {missing} of {len(rows)} settings"
-    require(not missing, f"{found}; leave them out")
     if rows[factor].nunique() < 2:
         return Estimate(math.nan)
     # A formula would take a hyphen in a column's name for a minus.
@@ -414,7 +400,6 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
 
 def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson") -> Estimate:
     """`correlate` of two columns of runs, or of rows of `average_replicates`, over settings."""
-    check_keys("the runs", [x, y], rows.columns)
     return correlate(rows[x], rows[y], method, setting_names(rows).to_numpy())
 
 

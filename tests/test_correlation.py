@@ -226,8 +226,6 @@ def test_bad_input_is_named():
     for function, *names in ((slope, "y ~ x + z", "x", range(8)), (partial_correlation, *"xyz")):
         with pytest.raises(ValueError, match=r"1 of 8 rows lack a value of .*; leave them out"):
             function(rows, *names)
-    with pytest.raises(ValueError, match="7 units for 8 rows"):
-        slope(rows, "y ~ x", "x", range(7))
 
 
 def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
@@ -286,12 +284,9 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
     exact = [change_per_doubling(make_runs(noise=0), factor) for factor in ("lr", "batch_size")]
     assert [change.value for change in exact] == pytest.approx([-0.2, 0.3])
     assert np.isnan(change_per_doubling(runs[runs["lr"] == 0.1], "lr").value)
-    wrong = {"factor 'rate'": ("rate", {}), "lr must be positive": ("lr", {"lr": runs["lr"] - 0.1})}
-    lacking = {"count": runs["count"].where(runs.index != 2)}
-    wrong["count is missing or infinite in 1 of"] = ("lr", lacking)
-    for message, (factor, values) in wrong.items():
-        with pytest.raises(ValueError, match=message):
-            change_per_doubling(runs.assign(**values), factor)
+    lacking = runs.assign(count=runs["count"].where(runs.index != 2))
+    with pytest.raises(ValueError, match="1 of 27 rows lack a value of 'count"):
+        change_per_doubling(lacking, "lr")
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
