@@ -244,8 +244,7 @@ def _least_squares(formula, rows):
 
 def mean(values: Sequence[float], unit: str = "settings") -> Estimate:
     """Mean of independent values (n,) with Student's interval; none for one value or equal ones."""
-    values = _numbers(values)
-    require(values.ndim == 1, f"values have shape {values.shape}; expected a vector")
+    values = np.asarray(values, dtype=float)
     n = len(values)
     value = float(values.mean()) if n else math.nan
     if n < 2 or not _scaled(values).any():
@@ -405,7 +404,7 @@ def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearso
 
 def _rows(x, y, units):
     """x and y as vectors of finite numbers, the number of each row's unit, the number of units."""
-    x, y = _numbers(x), _numbers(y)
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     codes, number = _unit_codes(range(len(x)) if units is None else units)
     shapes = f"x has shape {x.shape}, y {y.shape} and units {codes.shape}"
     equal = x.ndim == 1 and x.shape == y.shape == codes.shape
@@ -417,11 +416,6 @@ def _rows(x, y, units):
     return x, y, codes, number
 
 
-def _numbers(values):
-    """Values as floats; what an array masks is missing."""
-    return np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
-
-
 def _unit_codes(units):
     """Codes (n,) from 0 of the names of units, and how many there are; a tuple is one name."""
     codes, names = pd.factorize(pd.Index(units, tupleize_cols=False), use_na_sentinel=False)
@@ -430,10 +424,9 @@ def _unit_codes(units):
 
 def _scaled(values):
     """Values moved and scaled to [0, 1] to lose no digits; zeros where only rounding parts them."""
-    half = 0.5 * values  # whose range is finite for all finite values
-    if not len(values) or np.ptp(half) <= 1e-12 * np.abs(half).max():
+    if not len(values) or np.ptp(values) <= 1e-12 * np.abs(values).max():
         return np.zeros_like(values)
-    return (half - half.min()) / np.ptp(half)
+    return (values - values.min()) / np.ptp(values)
 
 
 def _influence(x, y):
