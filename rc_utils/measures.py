@@ -20,7 +20,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.integrate import cumulative_trapezoid, trapezoid
-from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
@@ -352,37 +351,25 @@ class UnitInputs(TorchFunctionMode):
 
     def __init__(self, visit):
         super().__init__()
-        self.visit, self.found, self.num_points = visit, False, 0
+        self.visit, self.found = visit, False
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "").strip("_")
         if name in ACTIVATIONS:
             self.found = True
-            z = args[0] if args else kwargs["input"]
-            by_point = not self.num_points or (z.ndim and len(z) == self.num_points)
-            found = f"{name} takes a tensor of shape {tuple(z.shape)} for {self.num_points} points"
-            require(by_point, f"{found}: this measure needs the points along its first axis")
-            instead = self.visit(z)
+            instead = self.visit(args[0] if args else kwargs["input"])
             return func(*args, **kwargs) if instead is None else instead
-        output = func(*args, **kwargs)
-        of_two = any(isinstance(other, Tensor) for other in (*args[1:], *kwargs.values()))
-        bends = name in OTHER_BENDS or (of_two and name in ("max", "min"))  # else along an axis
-        if isinstance(output, Tensor) and output.dtype == torch.bool and output.ndim:
-            # A comparison, by which some points are treated otherwise.
-            bends = len(output) == self.num_points and bool((output != output[:1]).any())
         found = f"the network calls {name}, whose bends this measure does not count"
-        require(not bends, f"{found}: write it as an activation, or leave the measure out")
-        return output
+        advice = "write it as an activation, or leave the measure out"
+        require(name not in OTHER_BENDS, f"{found}: {advice}")
+        return func(*args, **kwargs)
 
 
 def _visit_units(network, device, batches, visit):
     """Call `visit` with the signs (points, units), True for > 0, at every activation of batches."""
-    scripted = [m for m in network.modules() if isinstance(m, torch.jit.ScriptModule)]
-    require(not scripted, "the network has scripted parts, whose activations are not seen")
     units = UnitInputs(lambda z: visit((z > 0).reshape(len(z), -1)))
     with undisturbed(network, device), units:
         for batch in batches:
-            units.num_points = len(batch)
             network(batch)
     found = "no activation was found in the network"
     require(units.found, f"{found}: this measure sees ReLU and its kin, of torch, alone")
