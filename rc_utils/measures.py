@@ -310,11 +310,9 @@ def boundary_thickness(network, x, seed=0):
     # g is positive in one of the two directions: each such point counts half.
     inside = ((winner == first) | (winner == second)) & (difference > 0) & (difference < 0.75)
     share = torch.trapezoid(inside.double().cpu() / 2, dx=1 / (SEGMENT_POINTS - 1))
-    lengths = []
-    for part in np.array_split(pairs, -(-len(pairs) // 100)):
-        ends = gather(x, part, "cpu", torch.float64)
-        lengths.append((ends[:, 1] - ends[:, 0]).flatten(1).norm(dim=1))
-    return float((torch.cat(lengths) * share)[crosses].mean())
+    ends = gather(x, pairs, "cpu", torch.float64)
+    lengths = (ends[:, 1] - ends[:, 0]).flatten(1).norm(dim=1)
+    return float((lengths * share)[crosses].mean())
 
 
 def _intra_pairs(y):
@@ -388,22 +386,16 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
-    step, changes = images_per_batch(x, 500), []
     pairs = vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed)
-
-    def batches():
-        t = torch.linspace(0, 1, num_points, dtype=dtype, device=device)
-        t = t.view(-1, *[1] * (len(x.shape) - 1))
-        for pair in pairs:
-            first, second = gather(x, pair, device, dtype)
-            for start in range(0, num_points - 1, step):
-                # Neighbouring parts share a point, so that no change between them is lost.
-                yield torch.lerp(first, second, t[start : start + step + 1])
+    t = torch.linspace(0, 1, num_points, dtype=dtype, device=device)
+    t = t.view(-1, *[1] * (len(x.shape) - 1))
+    ends = (gather(x, pair, device, dtype) for pair in pairs)
+    changes = []
 
     def visit(signs):
         changes.append((signs[1:] != signs[:-1]).sum())
 
-    _visit_units(network, device, batches(), visit)
+    _visit_units(network, device, (torch.lerp(*two, t) for two in ends), visit)
     return 1 + sum(int(count) for count in changes) / num_segments
 
 
