@@ -25,7 +25,7 @@ from rc_utils.published import (
     authors_results,
     authors_settings,
     kept_results,
-    published,
+    statements,
 )
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import campaign_runs, load_runs
@@ -73,7 +73,7 @@ def bullets(results):
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
         f"correlate at {text['main/overall']}; the paper prints "
-        f"{published('main/overall').shown()}, its records {theirs['main/overall']:.2f}. A "
+        f"{statements().loc['main/overall', 'value']}, its records {theirs['main/overall']:.2f}. A "
         f"doubled learning rate changes the count by {text['bias/lr/overall']} regions, mixup by "
         f"{text['mixup/count']}.",
         f"**Holds with a caveat.** A line in log count, fitted on SGD, predicts other training "

@@ -35,22 +35,26 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import check_name, require
+from rc_utils.checks import check_name
 from rc_utils.correlation import correlate_settings, distinct_settings, finished, interval_text
 from rc_utils.paths import project_root, write_atomically
 
 VERDICTS = ("supports", "inconclusive", "contradicts")
 ARGUMENTS = ("proved", "refuted by argument")
+BOUNDS = ("bound", "proved", "refuted")  # kinds of statements
 RESULTS = "RC_BOOK_RESULTS"
 """Environment variable: the file for the results of the page that a build of the book executes."""
 
 
 @functools.cache
 def statements() -> pd.DataFrame:
-    """Statements and numbers of the papers, one row each, indexed by id: the fields of `Published`.
+    """Statements and numbers of the papers, one row each, indexed by id: published.csv.
 
     Rows are in the order of the paper; v1 is the first version of the region-count paper and v3 its
-    third. Where both print a table the numbers are the same unless the table says otherwise.
+    third. Where both print a table the numbers are the same unless the table says otherwise. `kind`
+    says what is measured and `side` ("above", "below", "within", "outside") with `smallest` what is
+    claimed of it. `value` is the number as it is printed (percents as shares), empty where only
+    words were, and `page` the notebook that tests it.
     """
     path = pathlib.Path(__file__).with_name("published.csv")
     table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col="id")
@@ -69,58 +73,25 @@ def printed_numbers(prefix: str) -> pd.Series:
     return found.set_axis(found.index.astype(int)).sort_index()
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """One published statement, a row of published.csv.
-
-    `kind` says what is measured and `side` ("above", "below", "within", "outside") with `smallest`
-    what is claimed of it. `value` is the number as it is printed (percents as shares), empty where
-    only words were, and `page` the notebook that tests it.
-    """
-
-    id: str
-    group: str
-    statement: str
-    quantity: str
-    source: str
-    kind: str
-    side: str
-    value: str
-    smallest: float
-    page: str
-
-    def claimed(self) -> tuple[float, float]:
-        """The ends of the claimed range, or of what it leaves out where the side is "outside"."""
-        if self.kind in ("bound", "proved", "refuted"):
-            return -math.inf, self.smallest
-        if self.side == "above":
-            return self.smallest, math.inf
-        if self.side == "below":
-            return -math.inf, -self.smallest
-        centre = float(self.value) if self.kind == "level" else 0.0
-        return centre - self.smallest, centre + self.smallest
-
-    def shown(self) -> str:
-        """The printed number, or the words for what was claimed without one."""
-        words = {"above": "positive", "below": "negative", "within": "low"}
-        is_bound = self.kind in ("bound", "proved", "refuted")
-        claimed = "ratio at most 1" if is_bound else words.get(self.side, "other than 0")
-        return self.value or claimed
-
-
-def published(id_: str) -> Published:
-    """Statement with this id, such as "main/overall". Raises ValueError naming the nearest id."""
-    check_name("published value", id_, statements().index)
-    return Published(id_, *statements().loc[id_])
+def _claimed(entry):
+    """The ends of the claimed range, or of what it leaves out where the side is "outside"."""
+    if entry.kind in BOUNDS:
+        return -math.inf, entry.smallest
+    if entry.side == "above":
+        return entry.smallest, math.inf
+    if entry.side == "below":
+        return -math.inf, -entry.smallest
+    centre = float(entry.value) if entry.kind == "level" else 0.0
+    return centre - entry.smallest, centre + entry.smallest
 
 
 def verdict(
-    entry: Published, value: float, low: float = math.nan, high: float = math.nan
+    entry: pd.Series, value: float, low: float = math.nan, high: float = math.nan
 ) -> tuple[str, str]:
     """Verdict on our `value` with interval [`low`, `high`], and a sentence that says why.
 
-    By this module's rule. NaN for `value` means that we have none. A bound is judged by its largest
-    ratio where that has no interval. Raises ValueError for an interval whose low end is not first.
+    By this module's rule on `entry`, a row of `statements`. NaN for `value` means that we have
+    none. A bound is judged by its largest ratio where that has no interval.
     """
     if math.isnan(value):
         return "no result", "no result of ours yet"
@@ -138,9 +109,7 @@ def verdict(
         low = high = value
     if math.isnan(low) or math.isnan(high):
         return "inconclusive", "too little data, or none that varies, for an interval"
-    found = f"the interval of {entry.id!r} is [{low}, {high}]"
-    require(low <= high, f"{found}; expected its low end first")
-    least, most = entry.claimed()
+    least, most = _claimed(entry)
     ends = {"above": f"above {least:g}", "below": f"at or below {most:g}"}
     words = ends.get(entry.side, f"{entry.side} [{least:.3g}, {most:.3g}]")
     inside = least <= low and high <= most
@@ -210,7 +179,7 @@ def keep_results(results: Iterable[Result]) -> None:
     table = pd.DataFrame(results, columns=[field.name for field in dataclasses.fields(Result)])
     for id_ in table["id"]:
         if not id_.startswith("study/"):
-            published(id_)
+            check_name("published value", id_, statements().index)
     if path := os.environ.get(RESULTS):
         content = table.to_csv(index=False, lineterminator="\n").encode()
         write_atomically(pathlib.Path(path), content)
@@ -242,15 +211,20 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     by_id: dict[str, list[Result]] = {}
     for result in results:
         if not result.id.startswith("study/"):
-            by_id.setdefault(published(result.id).id, []).append(result)
+            check_name("published value", result.id, statements().index)
+            by_id.setdefault(result.id, []).append(result)
     theirs, rows = authors_results()["value"], []
-    for entry in map(published, statements().index):
-        number, follows = theirs.get(entry.id, math.nan), ""
+    for id_, entry in statements().iterrows():
+        words = {"above": "positive", "below": "negative", "within": "low"}
+        claimed = (
+            "ratio at most 1" if entry.kind in BOUNDS else words.get(entry.side, "other than 0")
+        )
+        number, follows = theirs.get(id_, math.nan), ""
         if entry.value and not math.isnan(number):
             decimals = len(entry.value.partition(".")[2])
             difference = abs(round(number, decimals)) - abs(float(entry.value))
             follows = "yes" if abs(difference) < 1e-9 else "no"
-        for result in by_id.get(entry.id) or [Result(entry.id, "", math.nan)]:
+        for result in by_id.get(id_) or [Result(id_, "", math.nan)]:
             label, why = verdict(entry, result.value, result.low, result.high)
             repeats = any(_same_number(result, other) for other in by_id.get(result.same_as, []))
             if label == "no result":
@@ -263,8 +237,8 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
                 why = f"{why} ({result.detail})"
             ours = interval_text(result.value, result.low, result.high)
             rows.append({
-                "id": entry.id, "where": entry.source, "campaign": result.campaign,
-                "claim": entry.statement, "published": entry.shown(),
+                "id": id_, "where": entry.source, "campaign": result.campaign,
+                "claim": entry.statement, "published": entry.value or claimed,
                 "authors": "" if math.isnan(number) else f"{number:.2f}", "follows": follows,
                 "ours": "" if math.isnan(result.value) else ours, "n": result.n, "verdict": label,
                 "why": why, "detail": result.detail, "counted": label in VERDICTS and not repeats,
