@@ -10,10 +10,9 @@ import ast
 import json
 import logging
 import pathlib
-import re
 import sys
 
-from rc_utils.checks import check_keys, checked_value, naming, require, unknown_name
+from rc_utils.checks import check_keys, check_name, checked_value, require
 from rc_utils.paths import fix_folders, project_root, results_dir
 
 
@@ -28,68 +27,51 @@ def known_notebooks():
 
 def find_notebook(name):
     """Path of a notebook given by its path or by its name in `notebooks/`."""
-    path, known = pathlib.Path(name), known_notebooks()
-    if path.suffix == ".ipynb" and path.is_file():
-        return path
-    if name not in known:
-        folder = project_root() / "notebooks"
-        raise FileNotFoundError(f"{unknown_name('notebook', name, known)} (in {folder})")
-    return known[name]
+    if name.endswith(".ipynb"):
+        return pathlib.Path(name)
+    check_name("notebook", name, known_notebooks())
+    return known_notebooks()[name]
 
 
 def _code_cells(path):
-    """Code cells of a notebook, and which of them holds the parameters, or None."""
     import nbformat
 
-    try:
-        cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
-    except (nbformat.ValidationError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is not a notebook: {str(error).splitlines()[0]}") from error
-    tagged = [c for c in cells if "parameters" in c.metadata.get("tags", [])]
-    return cells, tagged[0] if tagged else None
+    return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+
+
+def _parameters_cell(path):
+    """Source of the cell tagged `parameters`, empty without one."""
+    for cell in _code_cells(path):
+        if "parameters" in cell.metadata.get("tags", []):
+            return cell.source
+    return ""
 
 
 def notebook_parameters(path):
     """Defaults of a notebook's parameters, by name, from its first cell tagged `parameters`.
 
-    Raises ValueError if that cell holds anything but assignments of literals to names.
+    Raises ValueError if that cell assigns anything but literals.
     """
-    _, cell = _code_cells(path)
     parameters = {}
-    try:
-        for node in ast.parse(cell.source if cell else "").body:
-            targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
-            single = len(targets) == 1 and isinstance(targets[0], ast.Name)
-            require(single, f"found `{ast.unparse(node)}`")
-            parameters[targets[0].id] = ast.literal_eval(node.value)
-    except (SyntaxError, ValueError, AttributeError, TypeError) as error:
-        fault = f"{path}: its parameters cell may hold assignments of literals only"
-        raise ValueError(f"{fault}: {error}") from error
+    for node in ast.parse(_parameters_cell(path)).body:
+        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+        parameters[target.id] = ast.literal_eval(node.value)
     return parameters
 
 
 def check_parameters(path, parameters):
     """Raise ValueError for a parameter that the notebook does not have or cannot be given.
 
-    A default of None takes any value that JSON can hold, a float an int, a list a tuple, and back.
+    A default of None takes any value that JSON keeps, a float an int, a list a tuple, and back.
     """
     defaults, name = notebook_parameters(path), pathlib.Path(path).name
     check_keys(f"the parameters of {name}", parameters, defaults)
     for key, value in parameters.items():
         where = f"parameter {key} of {name}"
-        with naming(f"{where} cannot be {value!r}"):
-            same = json.loads(json.dumps(value)) == _with_lists(value)
-            require(same, "JSON does not keep it: keys have to be texts, numbers finite")
+        kept = isinstance(value, tuple) or json.loads(json.dumps(value)) == value
+        require(kept, f"{where} cannot be {value!r}: keys have to be texts, numbers finite")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
-        emptied = isinstance(value, list | tuple) and defaults[key] and not value
-        require(not emptied, f"{where} is an empty list: give at least one value")
-
-
-def _with_lists(value):
-    if isinstance(value, list | tuple):
-        return [_with_lists(item) for item in value]
-    return {k: _with_lists(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def parse_value(text, default=None):
@@ -114,19 +96,15 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
     check_parameters(path, parameters or {})
     path, written = pathlib.Path(path), pathlib.Path(output).resolve()
     partial = written.with_name(f"{written.name.removesuffix('.ipynb')}.failed.ipynb")
-    for file in (written, partial):
-        regular = file.is_file() or not file.exists()
-        require(regular, f"the output {file} is a folder, a pipe or a device: give another")
-        require(file != path.resolve(), f"the output {file} is the notebook itself: give another")
+    require(written != path.resolve(), f"the output {written} is the notebook: give another")
     written.parent.mkdir(parents=True, exist_ok=True)
     fix_folders()  # the kernel may work in another folder
     # It warns where a comment holds an equals sign; the parameters are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    # It fills in what stands between single braces.
-    files = [str(file).replace("{", "{{").replace("}", "}}") for file in (path, partial)]
     try:
         papermill.execute_notebook(
-            *files,
+            str(path),
+            str(partial),
             # papermill writes a tuple as a text, and as a list what JSON makes of it.
             json.loads(json.dumps(parameters or {})),
             kernel_name="python3",
@@ -140,7 +118,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
         pass  # what failed is said below, with a cause where papermill has none
     except DeadKernelError as error:
         raise NotebookError(f"{path.name}: its kernel died ({error}); is memory short?") from None
-    for cell in _code_cells(partial)[0]:
+    for cell in _code_cells(partial):
         if cell.metadata.get("papermill", {}).get("status") != "completed":
             where = f"{path.name} failed in its cell [{cell.execution_count}]"
             raise NotebookError(f"{where}: {_cause(cell)} (the notebook up to there: {partial})")
@@ -175,16 +153,10 @@ def main(argv=None):
         require(args.notebook is not None, "name a notebook; --list says which there are")
         path = find_notebook(args.notebook)
         defaults = notebook_parameters(path)
-        cells, own = _code_cells(path)
         if args.list:
-            print(own.source if own else "")
+            print(_parameters_cell(path))
             return 0
         parameters = {name: parse_value(text, defaults.get(name)) for name, text in args.parameter}
-        check_parameters(path, parameters)
-        others = "\n".join(cell.source for cell in cells if cell is not own)
-        for name in parameters:
-            if not re.search(rf"\b{name}\b", others):
-                print(f"note: no cell of {path.name} uses the parameter {name}", file=sys.stderr)
         output = args.output or results_dir() / "notebooks" / path.name
         print(execute_notebook(path, output, parameters, progress=True))
     except (ValueError, OSError, NotebookError) as error:
