@@ -9,8 +9,7 @@ from rc_utils.counting import region_count
 from rc_utils.datasets import load_dataset
 from rc_utils.forests import FOREST, TREE, forest_grid, forest_runs
 
-SMALL = {"dataset": {"name": "digits", "n_train": 200, "n_test": 100}}
-SMALL |= {"num_samples": 10, "num_trees": 5}
+SMALL = {"dataset": {"name": "digits", "n_train": 200, "n_test": 100}, "num_samples": 10}
 
 
 def test_the_grid_is_that_of_table_1():
@@ -21,8 +20,10 @@ def test_the_grid_is_that_of_table_1():
     assert {settings["max_depth"] for _, settings in cells} == set(range(3, 18))
 
 
-def test_a_row_holds_what_a_fresh_fit_gives():
-    table = forest_runs(**SMALL, depths=(3, 6))
+def test_a_row_holds_what_a_fresh_fit_gives(monkeypatch):
+    monkeypatch.setattr(forests, "DEPTHS", (3, 6))
+    monkeypatch.setattr(forests, "NUM_TREES", 5)
+    table = forest_runs(**SMALL)
     assert table["network"].value_counts().to_dict() == {TREE: 8, FOREST: 4}
     assert np.allclose(table["gap"], table["train_accuracy"] - table["test_accuracy"])
     data = load_dataset(**SMALL["dataset"])
@@ -31,20 +32,13 @@ def test_a_row_holds_what_a_fresh_fit_gives():
     model, last = RandomForestClassifier(**settings).fit(x, y), table.iloc[-1]
     assert last["train_accuracy"] == (model.predict(x) == y).mean()
     assert last["count"] == region_count(model, x, num_samples=10).mean
-    again = forest_runs(**SMALL, depths=(3,))  # also the random splits
+    monkeypatch.setattr(forests, "DEPTHS", (3,))
+    again = forest_runs(**SMALL)  # also the random splits
     assert again.equals(table[table["depth"] == 3].reset_index(drop=True))
 
 
-def test_a_committed_table_is_read_for_its_settings_alone_and_a_damaged_one_is_named(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(forests, "project_root", lambda: tmp_path)
-    options = {"depths": (3,), "num_samples": 10, "num_trees": 3}
-    committed = forests.freeze_forests({"name": "digits", "n_train": 100}, **options)
-    monkeypatch.setattr(forests, "_fit_all", lambda *a: pytest.fail("fitted again"))
-    assert len(forest_runs({"name": "digits", "n_train": 100}, **options)) == 6
+def test_a_committed_table_is_read_for_its_settings_alone(monkeypatch):
+    monkeypatch.setattr(forests, "fit_grid", lambda *a: pytest.fail("fitted again"))
+    assert len(forest_runs({"name": "cifar10", "n_train": 3000})) == 90
     with pytest.raises(pytest.fail.Exception):
-        forest_runs({"name": "digits"}, **options)
-    committed.write_bytes(committed.read_bytes()[:50])
-    with pytest.raises(ValueError, match=r"digits\.json is damaged: .* delete it"):
-        forest_runs({"name": "digits", "n_train": 100}, **options)
+        forest_runs({"name": "cifar10", "n_train": 3000}, num_samples=10)

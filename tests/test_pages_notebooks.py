@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import functools
 import pathlib
 import re
 
@@ -128,8 +127,8 @@ def test_a_notebook_runs_on_a_tiny_campaign_with_other_parameters(notebook, swep
     # The campaigns of three are the book's own.
     if notebook.stem[:2] not in ("17", "18", "20"):
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
-    few_trees = functools.partial(forests.forest_runs, depths=(3, 4), num_trees=3)
-    monkeypatch.setattr(forests, "forest_runs", few_trees)
+    monkeypatch.setattr(forests, "DEPTHS", (3, 4))
+    monkeypatch.setattr(forests, "NUM_TREES", 3)
     known = notebook_parameters(notebook)
     others = dict.fromkeys(("campaign", "reference", "shown"), "tiny-all") | {"seed": 1}
     parameters = {key: value for key, value in others.items() if key in known}
