@@ -165,17 +165,13 @@ def keep_results(results: Iterable[Result]) -> None:
 
 
 def kept_results(folder: pathlib.Path | None = None) -> list[Result]:
-    """Results that the pages of the built book kept, by page; ValueError for a damaged file."""
+    """Results that the pages of the built book kept, by page."""
     results = []
     texts = dict.fromkeys(("id", "campaign", "detail", "same_as"), str)
     missing = dict.fromkeys(("value", "low", "high"), "")
     for path in sorted((folder or project_root() / "book" / "notebooks").glob("*.csv")):
-        try:
-            table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing)
-            results += [Result(**row) for row in table.to_dict("records")]
-        except (ValueError, TypeError) as error:
-            fault = f"{path} is damaged ({error})"
-            raise ValueError(f"{fault}: delete it and run its page again") from error
+        table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing)
+        results += [Result(**row) for row in table.to_dict("records")]
     return results
 
 
@@ -260,10 +256,7 @@ def authors_settings(experiment: str) -> pd.DataFrame:
 
 def authors_results() -> pd.DataFrame:
     """The `value` of each statement that the authors' records give, by its id."""
-    path = project_root() / "campaigns" / "authors" / "results.csv"
-    if not path.is_file():  # the package alone, without the repository
-        return pd.DataFrame({"value": []})
-    table = pd.read_csv(path)
+    table = pd.read_csv(project_root() / "campaigns" / "authors" / "results.csv")
     of_accuracy = table["quantity"].str.startswith("correlation with test accuracy")
     table = table[of_accuracy == table["id"].str.startswith("test-accuracy/")]
     return table.drop_duplicates("id").set_index("id")[["value"]]
