@@ -1,10 +1,13 @@
-"""Sphinx extension: a table of texts in three columns or more is marked as the notebooks' are.
+"""Sphinx extension: a table too wide for a phone has the class rc, and cells that name its columns.
 
-It gets the class rc, and its cells name their column: on a phone each row is a list of them.
+On a phone each of its rows is a list. Of texts these are tables of three columns or more, of a
+notebook those whose rows are long.
 """
 
 import itertools
 import re
+
+PHONE = 44  # characters of a table's row that fit a phone
 
 
 def setup(app):
@@ -15,14 +18,22 @@ def setup(app):
 
 def _mark(app, pagename, templatename, context, doctree):
     if "body" in context:
-        context["body"] = re.sub(r'(?s)<table class="table">.*?</table>', marked, context["body"])
+        pattern = r'(?s)<table (?:border="0" )?class="(?:table|dataframe)">.*?</table>'
+        context["body"] = re.sub(pattern, marked, context["body"])
 
 
 def marked(found):
-    """The HTML of a table, a match, with its class and labels; one of two columns as it is."""
-    top, rows = found[0].partition("</thead>")[::2]
-    heads = [re.sub("<[^>]*>", "", head) for head in re.findall("<th .*?</th>", top)]
-    if len(heads) < 3 or "<th" in rows:
+    """The HTML of a table, a match, with its class and labels; one that is narrow as it is."""
+    is_frame = 'class="dataframe"' in found[0]
+    rows = [re.findall(r"(?s)<t[hd].*?</t[hd]>", row) for row in found[0].split("</tr>")[:-1]]
+    rows = [[re.sub("<[^>]*>", "", cell).strip() for cell in row] for row in rows]
+    in_front = found[0].partition("<tbody>")[2].partition("</tr>")[0].count("<th")
+    # A head may be broken between its words.
+    longest = [[max(head.split() or [""], key=len) for head in rows[0]], *rows[1:]]
+    width = sum(2 + max(map(len, column)) for column in zip(*longest, strict=False))
+    if (width <= PHONE) if is_frame else (len(rows[0]) < 3 or in_front):
         return found[0]
+    heads = [head.replace('"', "&quot;") for head in rows[0][in_front:]]
     labels = itertools.cycle(f'<td data-label="{head}"' for head in heads)
-    return re.sub("<td", lambda _: next(labels), found[0]).replace('"table"', '"table rc"', 1)
+    table = re.sub("<td", lambda _: next(labels), found[0])
+    return re.sub('class="(table|dataframe)"', r'class="\1 rc"', table, count=1)

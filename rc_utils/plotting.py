@@ -5,9 +5,6 @@ colour-blind readers, or in a picture with classes from 10 on a colour of its ow
 """
 
 import colorsys
-import html
-import itertools
-import re
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -36,7 +33,6 @@ CLASS_COLOURS = (
     *("#CC6677", "#332288", "#DDCC77", "#117733", "#88CCEE"),
     *("#882255", "#44AA99", "#999933", "#AA4499", "#DDDDDD"),
 )
-PHONE = 44  # characters of a table's row that fit a phone
 TRIANGLE = np.array([[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])  # corners of a triangle in a picture
 
 _NETWORKS = {
@@ -84,19 +80,12 @@ def use_style() -> None:
 
 
 def _table(frame):
-    """A table as HTML whose cells name their column; a wide one has class rc, blocks on a phone."""
-    show_index = not isinstance(frame.index, pd.RangeIndex)
-    columns = [[*str(name).split(), *map(str, values)] for name, values in frame.items()]
-    columns += [list(map(str, frame.index))] * show_index
-    is_wide = sum(2 + max(map(len, texts), default=0) for texts in columns) > PHONE
+    """A table as HTML, without an index that only counts its rows."""
     if frame.index.nlevels == frame.columns.nlevels == 1 and frame.columns.name is None:
-        # Its name above it, not in a row of its own.
+        # The index's name above it, not in a row of its own.
         frame = frame.rename_axis(index=None, columns=frame.index.name)
     look = {"border": 0, "na_rep": "", "max_rows": pd.get_option("display.max_rows")}
-    text = frame.to_html(index=show_index, classes="rc" if is_wide else None, **look)
-    names = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in frame.columns]
-    labels = itertools.cycle(f'<td data-label="{html.escape(name)}">' for name in names)
-    return re.sub("<td>", lambda _: next(labels), text)
+    return frame.to_html(index=not isinstance(frame.index, pd.RangeIndex), **look)
 
 
 def width() -> float:

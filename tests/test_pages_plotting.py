@@ -1,11 +1,14 @@
 """Figures render without a display; styles are distinct; pictures show the labels given."""
 
+import re
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
+from table_labels import marked
 from test_correlation import make_runs
 
 mpl.use("Agg")
@@ -105,7 +108,11 @@ def test_segment_strip_shows_runs_of_labels_and_their_number():
 def test_a_wide_table_has_cells_that_name_their_column_and_a_class_of_its_own():
     narrow = pd.DataFrame({"r": [0.9], "n < 9": [8]}, index=pd.Index(["VGG19"], name="network"))
     sentence = "it holds for every network that was trained"
-    wide = pd.DataFrame({"the statement of a paper": [sentence], "n": [9]})
-    assert '<td data-label="n &lt; 9">8</td>' in plotting._table(narrow)
-    assert 'class="dataframe"' in plotting._table(narrow)
-    assert 'class="dataframe rc"' in plotting._table(wide)
+    wide = pd.DataFrame({"the statement of a paper": [sentence], "n < 9": [9]})
+    shown = [re.sub("(?s).*", marked, plotting._table(t), count=1) for t in (narrow, wide)]
+    named = [re.sub("(?s).*", marked, plotting._table(t), count=1) for t in (wide.T, narrow.T)]
+    assert shown[0] == plotting._table(narrow)
+    assert '<td data-label="n &lt; 9">9</td>' in shown[1]
+    assert ('class="dataframe rc"' in shown[1], 'class="dataframe rc"' in named[0]) == (True, True)
+    assert '<td data-label="0">9</td>' in named[0]
+    assert named[1] == plotting._table(narrow.T)
