@@ -44,14 +44,8 @@ def hardware(device="cpu"):
 
 
 def instructions():
-    """The vector instructions, such as "AVX2", that torch takes here: others round differently.
-
-    Torch and oneDNN are held to older ones by a variable each; held differently, both are named.
-    """
-    taken = torch.backends.cpu.get_cpu_capability()
-    onednn_limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "")
-    alike = os.environ.get("ATEN_CPU_CAPABILITY", "").lower() == onednn_limit.lower()
-    return taken if alike else f"{taken}, oneDNN {onednn_limit or 'without a limit'}"
+    """The vector instructions, such as "AVX2", that torch takes here: others round differently."""
+    return torch.backends.cpu.get_cpu_capability()
 
 
 @functools.cache
