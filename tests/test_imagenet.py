@@ -12,8 +12,8 @@ from PIL import Image
 import rc_utils as rc
 from campaigns.imagenet import count as imagenet
 from campaigns.imagenet import hero
-from campaigns.imagenet.count import segment_table
 from rc_utils.counting import sample_vertices, triangle_regions
+from rc_utils.counting.segments import segment_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

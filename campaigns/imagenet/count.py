@@ -12,17 +12,13 @@ import importlib
 import pathlib
 import time
 
-import numpy as np
 import pandas as pd
 import torch
-from tqdm import tqdm
 
 from rc_utils.correlation import Estimate, mean
 from rc_utils.count import load_points
 from rc_utils.counting import sample_vertices
-from rc_utils.counting.classifier import check_column, classifier_inside
-from rc_utils.counting.lattice import make_lattice
-from rc_utils.counting.segments import begins, sample_adaptively
+from rc_utils.counting.segments import segment_table
 from rc_utils.paths import campaigns_dir
 
 SIZES = {"lite0": 224, "lite1": 240, "lite2": 260}
@@ -30,7 +26,6 @@ PUBLISHED = {"lite0": 75.1, "lite1": 76.7, "lite2": 77.6}  # top-1 accuracy in p
 SOURCE = "github.com/tensorflow/tpu/blob/master/models/official/efficientnet/lite/README.md"
 RESULTS = campaigns_dir() / "imagenet" / "results.csv"
 BATCH_SIZE = 8  # a larger batch leaves the cache of a processor core
-BLOCK_SEGMENTS = 20  # that are looked at together
 
 
 class Standardised(torch.nn.Module):
@@ -57,28 +52,6 @@ def load_network(name):
         return torch.jit.optimize_for_inference(traced)
 
 
-def segment_table(model, vertices, batch_size=None):
-    """Regions and labels on each segment of vertices (N, 2, *shape): a data frame of N rows.
-
-    Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, how many differ;
-    foreign_share, the share of regions with neither end's label; evaluations, of the model. Raises
-    ValueError as `region_count`, for a model that returns labels too.
-    """
-    lattice, (classifier, corners) = make_lattice(1), classifier_inside(model, vertices, batch_size)
-    tables, blocks = [], corners.split(BLOCK_SEGMENTS)
-    for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=None):
-        samples = sample_adaptively(classifier, part, lattice, batch_size)
-        first = begins(samples)
-        segment, labels = samples.segment[first], pd.Series(samples.labels[first])
-        along = labels.groupby(segment)
-        foreign = (labels != along.transform("first")) & (labels != along.transform("last"))
-        table = pd.DataFrame({"regions": along.size(), "labels": along.nunique()})
-        table["foreign_share"] = foreign.groupby(segment).mean()
-        tables.append(table.assign(evaluations=np.bincount(samples.segment)))
-    check_column(classifier)
-    return pd.concat(tables, ignore_index=True)
-
-
 def summary(table, reference):
     """Means over segments with 95 % intervals, by column; `more`: regions than the reference."""
     row = {"segments": len(table)}
@@ -98,7 +71,7 @@ def count_all(folder, num_samples, seed=0):
         network, started = load_network(name), time.perf_counter()
         images = load_points(folder, image_size=size)
         vertices = sample_vertices(images, num_samples=num_samples, seed=seed)
-        tables.append(segment_table(network, vertices, batch_size=BATCH_SIZE))
+        tables.append(segment_table(network, vertices, batch_size=BATCH_SIZE, progress=True))
         row = {"network": f"EfficientNet-{name.capitalize()}", "size": size}
         row |= {"accuracy": PUBLISHED[name]}
         row |= {"accuracy_source": SOURCE, "images": pathlib.Path(folder).name, "seed": seed}

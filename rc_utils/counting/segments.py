@@ -3,8 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+from tqdm import tqdm
 
-from rc_utils.counting.classifier import scores_at
+from rc_utils.counting.classifier import check_column, classifier_inside, scores_at
+from rc_utils.counting.lattice import make_lattice
 
 # Intervals a unit of alpha, or a shorter range as a whole, is first cut into.
 COARSE_INTERVALS = 24
@@ -16,6 +19,7 @@ BEND_FACTOR = 5.0
 # A change of label is simple where the two scores' difference changes by more than so many bends.
 MONOTONE_FACTOR = 2.0
 PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
+BLOCK_SEGMENTS = 20  # segments of a table that are looked at together
 
 
 class Samples(NamedTuple):
@@ -52,6 +56,28 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     position = np.round(np.linspace(0, finest, count)).astype(np.int64)
     samples = look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
     return refine(look, samples, hiding_places)
+
+
+def segment_table(model, vertices, *, batch_size=None, progress=False):
+    """Regions and labels on each segment of vertices (N, 2, *shape): a data frame of N rows.
+
+    Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, how many differ;
+    foreign_share, the share of regions with neither end's label; evaluations, of the model. Raises
+    ValueError as `region_count`, for a model that returns labels too.
+    """
+    lattice, (classifier, corners) = make_lattice(1), classifier_inside(model, vertices, batch_size)
+    tables, blocks = [], corners.split(BLOCK_SEGMENTS)
+    for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
+        samples = sample_adaptively(classifier, part, lattice, batch_size)
+        first = begins(samples)
+        segment, labels = samples.segment[first], pd.Series(samples.labels[first])
+        along = labels.groupby(segment)
+        foreign = (labels != along.transform("first")) & (labels != along.transform("last"))
+        table = pd.DataFrame({"regions": along.size(), "labels": along.nunique()})
+        table["foreign_share"] = foreign.groupby(segment).mean()
+        tables.append(table.assign(evaluations=np.bincount(samples.segment)))
+    check_column(classifier)
+    return pd.concat(tables, ignore_index=True)
 
 
 def refine(look, samples, suspects):
