@@ -5,6 +5,7 @@ colour-blind readers, or in a picture with classes from 10 on a colour of its ow
 """
 
 import colorsys
+import itertools
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
