@@ -57,9 +57,12 @@ _OTHER_MARKERS = ("d", (4, 1, 0), (6, 1, 0), (8, 1, 0))
 LABELS = {
     "count": "region count (mean number of regions)",
     "gap": "generalisation gap (train − test accuracy)",
+    "train_accuracy": "training accuracy",
     "test_accuracy": "test accuracy",
     "distance_from_init": "distance from initialisation",
     "margin": "output margin",
+    "lr": "learning rate",
+    "batch_size": "batch size (images)",
 }
 
 
