@@ -490,4 +490,6 @@ def measure(name, network, initial, data):
     check_name("measure", name, MEASURES)
     with full_precision():
         value = MEASURES[name](network, initial, data)
-    return value if isinstance(value, int | list) else float(value)
+    if isinstance(value, list):
+        return [float(number) for number in value]
+    return value if isinstance(value, int) else float(value)

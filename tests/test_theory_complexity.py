@@ -13,7 +13,7 @@ from rc_theory.complexity import architectures, counterexamples, dropout, inequa
 from rc_theory.complexity import regions as linear
 from rc_theory.complexity import trajectory as complexity
 from rc_theory.complexity.stacked import draw_samples, stack, unstack
-from rc_utils.published import published
+from rc_utils.published import statements
 
 # float64: norms and singular values of some ten rows, good to a few dozen units of 2.2e-16.
 TOLERANCE = 1e-12
@@ -241,7 +241,7 @@ def test_the_command_writes_what_the_page_reads(tmp_path, monkeypatch):
 
 def test_every_counterexample_exceeds_what_a_published_statement_allows():
     for id_, check in counterexamples.counterexamples().items():
-        assert published(f"loukas/{id_}").kind == "refuted"
+        assert statements().loc[f"loukas/{id_}"].kind == "refuted"
         assert check.ratio > 1
 
 
