@@ -359,7 +359,14 @@ class UnitInputs(TorchFunctionMode):
 
 def _visit_units(network, device, batches, visit):
     """Call `visit` with the signs (points, units), True for > 0, at every activation of batches."""
-    units = UnitInputs(lambda z: visit((z > 0).reshape(len(z), -1)))
+
+    def visit_signs(z):
+        found = f"an activation has shape {tuple(z.shape)} for {len(batch)} points"
+        expected = "this measure needs the points along its first axis"
+        require(z.ndim and len(z) == len(batch), f"{found}: {expected}")
+        visit((z > 0).reshape(len(z), -1))
+
+    units = UnitInputs(visit_signs)
     with undisturbed(network, device), units:
         for batch in batches:
             network(batch)

@@ -63,7 +63,7 @@ def hidden_share():
 def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
     return {
-        "lines of rc_utils": (lines_of("rc_utils"), 7990, 5000),
+        "lines of rc_utils": (lines_of("rc_utils"), 7340, 5000),
         "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 41, 40),
         "lines of rc_theory": (lines_of("rc_theory"), 2720, 2600),
         "lines of rc_studies": (lines_of("rc_studies"), 1260, 1200),
@@ -72,7 +72,7 @@ def sizes():
         # With the reader of the authors' files, which was a part of rc_utils until November 2026.
         "lines of programs in campaigns": (lines_of("campaigns"), 815, 800),
         "lines of benchmarks": (lines_of("benchmarks"), 1010, 1000),
-        "lines of tests": (lines_of("tests"), 8370, 8000),
+        "lines of tests": (lines_of("tests"), 8230, 8000),
         "files reached from page 03": (files_reached("03_main_correlation"), 12, 12),
         "hidden lines of notebook code, percent": (hidden_share(), 32, 40),
     }

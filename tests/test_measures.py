@@ -187,6 +187,8 @@ def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, b
     x, of = grey(-1.0, 0.0, 1.0), ([1.0], [0.0], [1.0])
     with pytest.raises(ValueError, match=f"calls {name}, whose bends"):
         measure(Units(*of, activation=bend), x)
+    with pytest.raises(ValueError, match="needs the points along its first axis"):
+        measure(Units(*of, lambda z: z.repeat(2, 1).relu()[: len(z)]), x)
 
 
 PRUNED = torch.nn.utils.prune.l1_unstructured(torch.nn.Linear(4, 3), "weight", amount=0.5)
