@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import threading
 
 import torch
 
@@ -40,28 +39,17 @@ def evaluation_mode(module):
             part.training = mode
 
 
-_LOCK = threading.Lock()
-_OPEN: list = []  # of each block that is open, what the switches were when it began
-
-
 @contextlib.contextmanager
 def full_precision():
-    """No TF32 inside the block; every switch that torch has for it reads as before afterwards.
-
-    The switches are the whole process's: of blocks of several threads the last sets them back.
-    """
-    with _LOCK:
-        _OPEN.append(_switches())
-        for switch, full, _ in _OPEN[-1]:
-            switch(full)
+    """No TF32 inside the block; every switch that torch has for it reads as before afterwards."""
+    before = _switches()
+    for switch, full, _ in before:
+        switch(full)
     try:
         yield
     finally:
-        with _LOCK:
-            before = _OPEN.pop()
-            if not _OPEN:
-                for switch, _, value in before:
-                    switch(value)
+        for switch, _, value in before:
+            switch(value)
 
 
 def _switches():
