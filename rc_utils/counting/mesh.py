@@ -67,7 +67,7 @@ def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
     return mesh
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=1)
 def lattice_elements(lattice):
     """Elements (E, d + 1) of Kuhn's triangulation, each a path of d steps, in any order.
 
