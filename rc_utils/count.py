@@ -94,6 +94,7 @@ def load_points(path, key=None, image_size=None):
         return _as_images(np.stack([decode(file, image_size) for file in files]))
     fault = f"{path} is no .npz or .npy file and no folder"
     require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
+    require(image_size is None, f"{path} is not resized: leave --image-size out")
     points = np.load(path)
     if path.suffix == ".npz":
         names = points.files

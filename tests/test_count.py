@@ -97,6 +97,7 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng):
     ("stripes_module:stripes points.npz --points y", "of type int64 and shape (50,), expected"),
     ("stripes_module:stripes bytes.npz", "bytes of shape (4, 7) are no images"),
     ("stripes_module:stripes points.npz --std 1 -2", "--std is [1.0, -2.0]; expected"),
+    ("stripes_module:stripes points.npz --image-size 8", "is not resized"),
 ])  # fmt: skip
 def test_wrong_words_are_named(folder, capsys, words, message):
     np.savez("bytes.npz", x=np.zeros((4, 7), dtype=np.uint8))
