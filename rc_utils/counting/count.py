@@ -39,8 +39,8 @@ class RegionCount:
     """Numbers of regions on sampled simplices.
 
     Attributes:
-        counts: (num_samples,) int64; the i-th belongs to the same simplex for every
-            model counted with the same points and settings.
+        counts: (num_samples,) int64; the i-th belongs to the same simplex for every model counted
+            with the same points and settings.
         num_evaluations: points at which the model was evaluated.
         settings: the settings of the call, defaults filled in.
     """
@@ -92,7 +92,7 @@ def region_count(
     Args:
         model: torch module, scikit-learn classifier, or callable from a batch to scores or labels
             (`as_classifier`). A module is evaluated in evaluation mode, without gradients, without
-            TF32, and left as it was; in one thread at a time, since its modes are its own.
+            TF32, and left as it was; in one thread at a time, since all share modes and switches.
         points: data `(N, *shape)`: NumPy array, torch tensor, image tensor, data frame.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5.

@@ -41,7 +41,7 @@ def evaluation_mode(module):
 
 @contextlib.contextmanager
 def full_precision():
-    """No TF32 inside the block; every switch that torch has for it reads as before afterwards."""
+    """No TF32 in the process inside the block; torch's switches of it read as before afterwards."""
     before = _switches()
     for switch, full, _ in before:
         switch(full)
