@@ -1,4 +1,4 @@
-"""Count the regions of a model in a file or module: `python -m rc_utils.count MODEL DATA`."""
+"""Count the regions of a model in a module or ONNX file: `python -m rc_utils.count MODEL DATA`."""
 
 import argparse
 import contextlib
@@ -27,8 +27,8 @@ def load_model(name):
     - "module:name": a torch module, scikit-learn classifier or function of a batch.
     - a file ".onnx" (needs onnxruntime); "model.onnx:scores" names one of several outputs.
 
-    Raises ValueError for another name and for what the reader of a file says, FileNotFoundError,
-    and what the import of a module raises.
+    Raises ValueError for another name, for what makes a model and for what onnxruntime says, and
+    what the import of a module raises.
     """
     if name.endswith(".onnx") or ".onnx:" in name:
         stem, _, output = name.partition(".onnx")

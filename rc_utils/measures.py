@@ -8,8 +8,8 @@ shared sampling noise. The pairs of "intra" are the same for every seed.
 
 Measures of activations look at the sign of what goes into each ReLU or other activation with its
 bend at 0, module or function: a unit. For smooth activations (swish, GELU, ...) the sign is taken
-as well, although nothing is linear there. Corners of max-pooling, of maxima along an axis and of
-sorted values, and sigmoid gates do not count.
+as well, although nothing is linear there. Corners of max-pooling, of `max` and `where` and of
+sorted values, sigmoid gates and scripted parts do not count.
 """
 
 import copy
@@ -40,7 +40,7 @@ MAGNITUDES = np.linspace(0, 1, SEGMENT_POINTS // 2 + 1)
 ACTIVATIONS = {
     "relu", "leaky_relu", "prelu", "rrelu", "elu", "selu", "celu", "silu", "gelu", "mish",
 }  # fmt: skip
-# They bend, but not only where their input changes its sign: refused, so that no bend is missed.
+# They bend, but not only where their input changes its sign: refused, since bends would be missed.
 OTHER_BENDS = {
     "clamp", "clip", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin", "abs",
     "absolute", "sign", "heaviside", "relu6", "hardtanh", "threshold", "hardsigmoid", "hardswish",
@@ -383,7 +383,7 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
     pieces, a lower bound where a unit changes twice between neighbouring points: on a trained
     ResNet18 of width 8, 51 points found 8,759 of the 8,809 pieces that `exact_segment` finds.
     Cost: 4,080 forward passes. Raises ValueError for a network without an activation that is known
-    here, and for one that bends otherwise.
+    here, and for one that calls another function of torch that bends (`OTHER_BENDS`).
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype

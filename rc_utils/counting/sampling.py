@@ -36,7 +36,7 @@ def sample_vertices(
 
 
 def vertex_blocks(points, dim, num_samples, sampling, seed, length, device, dtype, labels=0):
-    """The vertices of `sample_vertices` in blocks of BLOCK_BYTES with `labels` for each simplex."""
+    """The vertices of `sample_vertices` in blocks, of BLOCK_BYTES with `labels` labels for each."""
     distinct = dim + 1 if sampling == "pairs" else 1
     index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
     directions = np.random.default_rng([int(seed), 1])

@@ -16,7 +16,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {}
 
 
 def register_network(name: str) -> Callable[[Any], Any]:
-    """Decorate a class or function so that `build_network(name)` builds it, instead of another."""
+    """Decorate a class or function: from now on it is what `build_network(name)` builds."""
 
     def register(builder):
         NETWORKS[name] = builder
