@@ -291,15 +291,15 @@ def list_campaigns():
 
 
 def load_campaigns():
-    """Every campaign that is there."""
+    """Every campaign that is there; ValueError for one that cannot be read."""
     return [load_campaign(name) for name in list_campaigns()]
 
 
 def load_campaign(name):
     """The campaign of that name, or of the folder that holds a campaign.toml; needs no torch.
 
-    Raises ValueError for an unknown campaign, key or value; the message says which and what is
-    valid. What a dataset, a network or a count takes is tried by `rc_utils.sweep.check_values`.
+    Raises ValueError for an unknown campaign, key or name and a value of a wrong type; the message
+    says which and what is valid. What a count takes is tried by `rc_utils.sweep.check_values`.
     """
     name = str(pathlib.Path(name))
     for folder in (pathlib.Path(name), campaigns_dir() / name):

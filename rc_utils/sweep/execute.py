@@ -157,9 +157,10 @@ def on_dask(todo, job, workers, scheduler):
 
 
 def check_values(campaign):
-    """Try what the campaign asks of datasets, networks, counts and measures before any training.
+    """Try the counts that the campaign asks for, and the names of all else, before any training.
 
-    Raises ValueError for a wrong name or value; the message says where it stands in the file.
+    Raises ValueError for a wrong name, type or count; the message says where it stands in the file.
+    What a dataset or a network cannot be shows when its first run starts.
     """
     for experiment, label, planned in campaign.entries():
         with naming(f"{campaign.name}, experiment {experiment.name!r}, network {label!r}"):
@@ -218,8 +219,8 @@ def plan(campaign, shard=(0, 1)):
 def verify(campaign, number, seed=0, device="cpu"):
     """Train `number` random recorded runs again; yields (line for the reader, whether it agrees).
 
-    It agrees where accuracies, predictions and counts are equal, as on the same kind of machine, or
-    differ by no more than between seeds.
+    It agrees where accuracies and mean counts differ by no more than between seeds. On the same
+    kind of machine they are equal, and so are the predictions: the line says so.
     """
     check_count("number", number, 1)
     plans = campaign.runs()

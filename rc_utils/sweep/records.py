@@ -99,7 +99,7 @@ def find_records(plans, frozen=None, origin=None):
 
     plans: {run id: PlannedRun}. frozen: path of a runs.jsonl. origin: of this one alone.
     A record made on this machine comes before a frozen one, unless that one alone is complete.
-    Warns of corrupt records, and of records of one dataset's name that were made with other data.
+    Warns of corrupt records, and of different data in records of equal settings of a dataset.
     """
     found = {}
     if frozen is not None and origin != "live":

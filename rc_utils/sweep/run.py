@@ -67,7 +67,7 @@ def complete_run(planned, device="cpu", *, compile=False):
     all that it held, for another campaign. compile: as in `train`.
 
     Raises filelock.Timeout where another process is at this run, and ValueError where the record
-    was made with another network of the same name or another `evolution_loss`.
+    was made with a network of the same name that starts otherwise, or another `evolution_loss`.
     """
     from filelock import FileLock
 
@@ -93,7 +93,7 @@ def complete_run(planned, device="cpu", *, compile=False):
 
 
 def with_held(planned, record):
-    """The planned run with all that its record holds, which another campaign may have asked for."""
+    """The planned run with all that its record holds for others, but for measures now unknown."""
 
     def counts(points, asked):
         found = [records.counted_with(entry) for point in points for entry in point["counts"]]
@@ -297,8 +297,8 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     """{epoch: network} of a planned run, from kept weights, else trained again.
 
     progress: show a bar over the epochs on stderr where it is trained. Raises ValueError where the
-    run diverges, and where the code of the network has changed since its record was made. Warns
-    where what is trained again is not the network on record.
+    run diverges, and where the network starts otherwise than when its record was made. Warns where
+    what is trained again is not the network on record.
     """
     spec, states = planned.spec, {}
     found = records.find_records({spec.run_id: planned}, planned.frozen)
