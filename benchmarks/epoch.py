@@ -33,11 +33,11 @@ def overhead(scale):
 
 @benchmark("layout")
 def layout(scale):
-    """An epoch with channels-last images and kernels, the default of `train`, and contiguous."""
+    """An epoch with channels-last kernels, the default of `train`, and contiguous ones."""
     data, config = shapes(scale.images // 2), one_epoch()
     for name, width in (("ResNet18", 8), ("EfficientNetB0", 16)):
         sides = []
-        for last in (True, False):  # each on its own network, whose layout `train` changes
+        for last in (True, False):  # each on its own network, whose layout `train` may change
             own = narrow_network(name, width)
             sides.append(functools.partial(epoch_seconds, own, data, config, channels_last=last))
         ours, other = in_turns(sides, scale.repeats)

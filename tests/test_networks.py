@@ -154,9 +154,8 @@ def make():
 
 @pytest.fixture
 def user_module(tmp_path, monkeypatch):
-    """A module `mine` in the working directory."""
+    """A module `mine` where Python finds it."""
     (tmp_path / "mine.py").write_text(USER_MODULE)
-
     monkeypatch.syspath_prepend(tmp_path)
     yield
     sys.modules.pop("mine", None)
@@ -173,7 +172,7 @@ def test_user_class_gets_the_arguments_it_names():
     again = build_network("mine:Net", num_classes=4, image_size=9)
     assert torch.equal(network.layer.weight, again.layer.weight)
     assert network.drawn == again.drawn
-    # Of a library, and says that it returns a network.
+    # A function that says by its annotation that it returns a network.
     assert callable(find_builder("torchvision.models:resnet18"))
 
 
@@ -183,7 +182,7 @@ def test_user_class_gets_the_arguments_it_names():
     ("mine:Net", {"dept": 3}, ValueError, r"'dept'. Did you mean 'depth'"),
     ("mine:make", {}, TypeError, "function whose annotation says"),
     ("elsewhere:Net", {}, ModuleNotFoundError, "No module named 'elsewhere'"),
-    # Functions of others, which are not called.
+    # They are not called.
     ("os:system", {}, TypeError, "expected a class derived from torch.nn.Module, or a function"),
     ("torch.utils.collect_env:run", {}, TypeError, "function whose annotation says"),
 
