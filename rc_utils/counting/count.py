@@ -95,7 +95,7 @@ def region_count(
             TF32, and left as it was; in one thread at a time, since all share modes and switches.
         points: data `(N, *shape)`: NumPy array, torch tensor, image tensor, data frame.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
-        resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5.
+        resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, then 8.
             On triangles of rough networks, as small learning rates leave them, one adaptive count
             in twenty is off, mostly by one; where 60 gives the same count, one in fifty.
         alpha_range: (low, high) of alpha in (1 - alpha) x_1 + alpha x_2, all of it covered by
@@ -104,7 +104,8 @@ def region_count(
             (`sample_vertices`); the same simplices for every model and device.
         adjacency: what a region is in two dimensions and more. None takes "linear".
             "linear": the pieces of the scores, interpolated linearly between lattice points. Errs
-            where a region or a gap is narrower than the spacing. Of labels alone, as "simplex".
+            where a region or a gap is narrower than the spacing. Takes 2 GB in seven dimensions,
+            far more beyond, where "simplex" does not. Of labels alone, as "simplex".
             "simplex", "face", "full": points of one label that are neighbours (`make_lattice`).
             They break the sharp tips of regions into single points, at every resolution, "face"
             most of all and depending on the order of the vertices; "full" joins regions that touch.

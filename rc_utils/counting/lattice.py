@@ -66,7 +66,7 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
 
     `resolution` None takes 200, 30, 16, 12, 10 for d = 1..5 and 8 beyond.
 
-    Raises ValueError for an argument outside these ranges and for a lattice that is too large.
+    Raises ValueError for an argument outside these ranges and for more than five million points.
     """
     dim = check_count("dim", dim, 1)
     if resolution is None:
