@@ -139,7 +139,7 @@ def campaign_files(pattern):
     if not fnmatch.filter(names, pattern):
         raise unknown_name("campaign", pattern, names)
     files = []
-    # One that is named is needed; of all of them, one that cannot be read stops no page.
+    # One that is named is read alone: another that cannot be read does not stop its page.
     chosen = [campaign.load_campaign(pattern)] if pattern in names else campaign.load_campaigns()
     for found in (c for c in chosen if fnmatch.fnmatch(c.name, pattern)):
         files += [found.folder / "campaign.toml", found.folder / "runs.jsonl"]

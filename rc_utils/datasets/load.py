@@ -37,7 +37,7 @@ def load_dataset(
 
     Args:
         name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", "imagenet"
-            (class folders), or the name of a file <name>.npz in data_dir with arrays x_train,
+            (class folders), or any other name, of a file <name>.npz in data_dir with x_train,
             x_test uint8 (N, H, W, C) or (N, H, W), y_train, y_test integers (N,) and optionally
             names `classes`.
         n_train, n_test: number of samples, balanced by class and drawn by seed; None for all
