@@ -102,10 +102,10 @@ def region_count(
             `resolution` points; other than (0, 1) in one dimension only (v1 Table 4).
         sampling, direction_length, seed: "pairs", "random_direction" or "noise"
             (`sample_vertices`); the same simplices for every model and device.
-        adjacency: what a region is in two dimensions and more. None takes "linear".
+        adjacency: what a region is in two dimensions and more. None takes "linear" in up to five,
+            then "simplex", since "linear" takes 2 GB in seven dimensions and far more beyond.
             "linear": the pieces of the scores, interpolated linearly between lattice points. Errs
-            where a region or a gap is narrower than the spacing. Takes 2 GB in seven dimensions,
-            far more beyond, where "simplex" does not. Of labels alone, as "simplex".
+            where a region or a gap is narrower than the spacing. Of labels alone, as "simplex".
             "simplex", "face", "full": points of one label that are neighbours (`make_lattice`).
             They break the sharp tips of regions into single points, at every resolution, "face"
             most of all and depending on the order of the vertices; "full" joins regions that touch.

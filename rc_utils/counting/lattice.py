@@ -62,7 +62,7 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
 
     Neighbours differ by: face - one step along one axis of the grid; full - at most one step along
     every axis; simplex - one unit moved from one coordinate to another. linear: as simplex, and
-    scores are interpolated (`count_pieces`). None takes linear in two dimensions and more.
+    scores are interpolated (`count_pieces`). None takes linear in 2..5 dimensions, simplex beyond.
 
     `resolution` None takes 200, 30, 16, 12, 10 for d = 1..5 and 8 beyond.
 
@@ -73,7 +73,7 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
         resolution = DEFAULT_RESOLUTION.get(dim, 8)
     resolution = check_count("resolution", resolution, 2)
     if adjacency is None:
-        adjacency = "face" if dim == 1 else "linear"
+        adjacency = "face" if dim == 1 else "linear" if dim <= 5 else "simplex"
     check_name("adjacency", adjacency, (*ADJACENCIES, "linear"))
     low, high = alpha_range
     require(low < high, f"alpha_range={alpha_range!r}; expected (low, high) with low < high")
