@@ -95,14 +95,16 @@ def load_points(path, key=None, image_size=None):
     fault = f"{path} is no .npz or .npy file and no folder"
     require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
     require(image_size is None, f"{path} is not resized: leave --image-size out")
-    points = np.load(path)
+    with _naming(path):
+        points = np.load(path)
     if path.suffix == ".npz":
         names = points.files
         only = names[0] if len(names) == 1 else None
         key = key or next((k for k in _KEYS if k in names), only)
         found = f"{path} has the arrays {', '.join(names)}"
         require(key in names, f"{found}: name one with --points")
-        points = points[key]
+        with _naming(path):
+            points = points[key]
     found = f"{path} holds points of type {points.dtype} and shape {points.shape}"
     fits = points.dtype.kind in "buif" and points.ndim > 1
     require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")

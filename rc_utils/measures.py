@@ -8,8 +8,8 @@ shared sampling noise. The pairs of "intra" are the same for every seed.
 
 Measures of activations look at the sign of what goes into each ReLU or other activation with its
 bend at 0, module or function: a unit. For smooth activations (swish, GELU, ...) the sign is taken
-as well, although nothing is linear there. Corners of max-pooling, of `max` and `where` and of
-sorted values, sigmoid gates and scripted parts do not count.
+as well, although nothing is linear there. Corners of max-pooling, of maxima along an axis, of
+`where` and sorted values, sigmoid gates and scripted parts do not count.
 """
 
 import copy
@@ -353,7 +353,9 @@ class UnitInputs(TorchFunctionMode):
             return func(*args, **kwargs) if instead is None else instead
         found = f"the network calls {name}, whose bends this measure does not count"
         advice = "write it as an activation, or leave the measure out"
-        require(name not in OTHER_BENDS, f"{found}: {advice}")
+        of_two = any(isinstance(other, torch.Tensor) for other in (*args[1:], *kwargs.values()))
+        bends = name in OTHER_BENDS or (of_two and name in ("max", "min"))  # else along an axis
+        require(not bends, f"{found}: {advice}")
         return func(*args, **kwargs)
 
 

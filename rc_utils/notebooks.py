@@ -53,9 +53,13 @@ def notebook_parameters(path):
     Raises ValueError if that cell assigns anything but literals.
     """
     parameters = {}
-    for node in ast.parse(_parameters_cell(path)).body:
-        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-        parameters[target.id] = ast.literal_eval(node.value)
+    try:
+        for node in ast.parse(_parameters_cell(path)).body:
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            parameters[target.id] = ast.literal_eval(node.value)
+    except (SyntaxError, AttributeError, ValueError) as error:
+        fault = f"{path}: its parameters cell may hold assignments of literals only"
+        raise ValueError(f"{fault}: {error}") from error
     return parameters
 
 
@@ -97,6 +101,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
     path, written = pathlib.Path(path), pathlib.Path(output).resolve()
     partial = written.with_name(f"{written.name.removesuffix('.ipynb')}.failed.ipynb")
     require(written != path.resolve(), f"the output {written} is the notebook: give another")
+    require(not written.is_dir(), f"the output {written} is a folder: give a file")
     written.parent.mkdir(parents=True, exist_ok=True)
     fix_folders()  # the kernel may work in another folder
     # It warns where a comment holds an equals sign; the parameters are checked already.

@@ -100,6 +100,8 @@ def as_classifier(model, points, names=None):
         require_weights(model)
         state = [*model.parameters(), *model.buffers()]
         dtypes = [tensor.dtype for tensor in state if tensor.is_floating_point()]
+        rounded = {dtype for dtype in dtypes if dtype.itemsize < 4}
+        require(not rounded, f"the module has parameters in {rounded}; {ROUNDED} (model.float())")
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
     predicts, call = callable(getattr(model, "predict", None)), model
@@ -134,7 +136,13 @@ def _predict_of(model):
     if getattr(model, "classes_", None) is None:
         return model.predict
     classes = pandas.Index(np.asarray(model.classes_))
-    return lambda rows: classes.get_indexer(np.ravel(model.predict(rows)))
+
+    def predict(rows):
+        codes = classes.get_indexer(np.ravel(model.predict(rows)))
+        require((codes >= 0).all(), "the classifier predicts what is not among its classes_")
+        return codes
+
+    return predict
 
 
 def read_outputs(classifier, batch_of, total, read, batch_size=None):
@@ -241,6 +249,9 @@ def probed(classifier, points, batch_size=None):
     if first.ndim == 1:
         return dataclasses.replace(classifier, gives_labels=True)
     finite = first[np.isfinite(first)]
+    whole = first.shape[1] == 1 and not (finite % 1).any()
+    fault = f"{name} returns whole numbers as floats: if they are labels, return integers"
+    require(not whole or np.ptp(np.abs(finite)) == 0, f"{fault}, as .astype(int) makes them")
     largest = np.abs(finite).max(initial=0)
     # Half precision has 11 binary digits, bfloat16 8; so may whole numbers, votes and a few steps.
     steps = finite * 2.0 ** (7 - np.frexp(largest)[1])
@@ -342,6 +353,8 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
     many.
     """
     names, points = getattr(points, "columns", None), as_points(points)
+    if not len(points):
+        return np.zeros(0, dtype=np.int64)
     classifier = as_classifier(model, points, names)
 
     def batch_of(start, stop):

@@ -103,6 +103,8 @@ def draw_distinct(rng, num_points, num_samples, distinct):
 def as_points(points):
     """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
     if isinstance(points, pd.DataFrame):
+        others = list(points.select_dtypes(exclude=["number", "bool", "boolean"]))
+        require(not others, f"points have columns that are no numbers, {others}: leave them out")
         numbers = points.to_numpy()
         # As booleans beside numbers come, and columns that may miss a value.
         is_mixed = numbers.dtype == object
@@ -113,6 +115,7 @@ def as_points(points):
     # Sparse matrices and datasets make no array.
     is_array = hasattr(points, "__array__") and len(points.shape) > 1
     expected = "a dense array or tensor (N, *shape), such as torch.stack([x for x, *_ in dataset])"
+    require(not np.ma.is_masked(points), "points have masked entries: leave these out")
     shape = f" of shape {tuple(points.shape)}" if hasattr(points, "shape") else ""
     require(is_array, f"points are a {type(points).__name__}{shape}; expected {expected}")
     return points

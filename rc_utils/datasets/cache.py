@@ -52,6 +52,8 @@ def _checked(arrays):
         require(fits, f"{found}, expected {len(x)} integers")
         arrays[f"x_{split}"] = x if x.ndim == 4 else x[..., None]
         arrays[f"y_{split}"] = y.astype(np.int64)
+    train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
+    require(train == test, f"x_train has images of shape {train}, x_test of {test}")
     present = np.unique(arrays["y_train"])
     names = arrays.get("classes", present)
     found = f"y_train has the labels {present[:9]} for {len(names)} classes"

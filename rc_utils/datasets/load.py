@@ -53,13 +53,7 @@ def load_dataset(
     Raises ValueError for an unknown name or class, a value that does not fit and a damaged file,
     and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
     """
-    folder = Path(data_dir or paths.data_dir())
-    files = [path.stem for path in folder.glob("*.npz")]
-    known = {"shapes", "digits", "imagenet", *DOWNLOADS, *files}
-    if name not in known:
-        stem = str(name).removesuffix(".npz")
-        advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
-        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {advice}")
+    folder = folder_with(name, data_dir)
     fraction = isinstance(label_noise, Real) and 0 <= label_noise <= 1
     require(fraction, f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
     for key, value in {"n_train": n_train, "n_test": n_test, "image_size": image_size}.items():
@@ -74,6 +68,20 @@ def load_dataset(
     else:
         arrays = choose(_digits(seed) if name == "digits" else stored(name, folder), **chosen)
     return _dataset(name, arrays, image_size, label_noise, seed).to(device)
+
+
+def folder_with(name, data_dir=None):
+    """The data folder, where a dataset is known by its name or there; else ValueError."""
+    folder = Path(data_dir or paths.data_dir())
+    files = [path.stem for path in folder.glob("*.npz")]
+    known = {"shapes", "digits", "imagenet", *DOWNLOADS, *files}
+    fault = f"{folder / str(name)}.npz has the name of a dataset that is built in: rename it"
+    require(name not in {"shapes", "digits", "imagenet"} & set(files), fault)
+    if name not in known:
+        stem = str(name).removesuffix(".npz")
+        advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
+        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {advice}")
+    return folder
 
 
 def _shapes(image_size, *, n_train, n_test, classes, seed):

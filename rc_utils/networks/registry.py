@@ -1,14 +1,16 @@
 """Networks by name: the registry and `build_network`."""
 
 import inspect
+import os
 import pkgutil
+import sys
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
 
-from rc_utils.checks import check_count, check_number, unknown_name
+from rc_utils.checks import check_count, check_number, require, unknown_name
 from rc_utils.random_state import own_random_state
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {}
@@ -19,6 +21,9 @@ def register_network(name: str) -> Callable[[Any], Any]:
     """Decorate a class or function: from now on it is what `build_network(name)` builds."""
 
     def register(builder):
+        taken = name in NETWORKS and NETWORKS[name].__module__.startswith("rc_utils.")
+        own = builder.__module__.startswith("rc_utils.")
+        require(own or not taken, f"network {name!r} is the paper's: give yours another name")
         NETWORKS[name] = builder
         return builder
 
@@ -75,6 +80,8 @@ def find_builder(name: str) -> Callable[..., nn.Module]:
         if name not in NETWORKS:
             raise unknown_name("network", name, [*NETWORKS, "module:Class"])
         return NETWORKS[name]
+    if os.getcwd() not in sys.path:  # a worker of Dask looks elsewhere
+        sys.path.insert(0, os.getcwd())
     target = pkgutil.resolve_name(name)
     made = typing.get_type_hints(target).get("return") if inspect.isfunction(target) else target
     # Anything else is not called: a name in somebody's campaign must not run a shell.

@@ -19,12 +19,20 @@ from tqdm import tqdm
 from rc_utils import measures
 from rc_utils.checks import check_arguments, check_count, check_name, naming, require
 from rc_utils.counting import region_count
-from rc_utils.datasets import load_dataset
+from rc_utils.datasets.load import folder_with, load_dataset
 from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
-from rc_utils.sweep.run import check_start, complete_run, make_record, torch_threads, with_held
+from rc_utils.sweep.run import (
+    check_start,
+    complete_run,
+    dataset_of,
+    is_of_other_data,
+    make_record,
+    torch_threads,
+    with_held,
+)
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
 # repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of
@@ -91,6 +99,7 @@ def sweep(
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
+    check_data(todo, scheduler)
     if scheduler:  # whose workers may have none of the records that are here
         old = {key: found[key][0] for key in found}
         todo = [with_held(p, old[p.spec.run_id]) if p.spec.run_id in old else p for p in todo]
@@ -167,8 +176,12 @@ def check_values(campaign):
             for name in planned.measures + planned.evolution_measures:
                 check_name("measure", name, measures.MEASURES)
             # Keys that name a place on this machine are no part of a run.
+            require("name" in planned.spec.dataset, "[dataset] has no 'name'")
             elsewhere = ("device", "data_dir", "root")
             check_arguments(load_dataset, planned.spec.dataset, "dataset", elsewhere)
+            for key in ("num_classes", "in_channels", "image_size", "seed"):
+                fault = f"the network's {key} comes from the dataset or the run"
+                require(key not in planned.spec.network, fault)
             check_network(**planned.spec.network)
     model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
@@ -182,6 +195,12 @@ def check_values(campaign):
         campaign.runs()
 
 
+def check_data(todo, scheduler=None):
+    """Raise ValueError for a dataset of planned runs that is not here, unless others run them."""
+    for name in () if scheduler else {planned.spec.dataset["name"] for planned in todo}:
+        folder_with(name)
+
+
 def check_device(device):
     """Raise ValueError for a device that is unknown or not in this machine."""
     try:
@@ -190,12 +209,14 @@ def check_device(device):
         raise ValueError(f"device {device!r} cannot be used: {error}") from error
 
 
-def plan(campaign, shard=(0, 1)):
+def plan(campaign, shard=(0, 1), scheduler=None):
     """Lines that say how many runs are there, how many are missing, and the hours that these take.
 
-    By the median seconds of the records of each network, of one width and the same options.
+    By the median seconds of the records of each network, of one width and the same options. Raises
+    ValueError as `check_data`.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
+    check_data(todo, scheduler)
     found = records.find_records(plans, campaign.folder / "runs.jsonl")
     complete = {key for key, (old, _) in found.items() if records.is_complete(old, plans[key])}
     yield f"{campaign.name}: {campaign.title}"
@@ -229,6 +250,9 @@ def verify(campaign, number, seed=0, device="cpu"):
     finished = sorted(key for key, old in there.items() if old["status"] == "ok")
     for key in random.Random(seed).sample(finished, min(number, len(finished))):
         old, (new, _) = there[key], make_record(plans[key], device)
+        if is_of_other_data(old, dataset_of(plans[key].spec, device)):
+            yield f"{key}: other data than the record has", False
+            continue
         was, now = old["results"], new["results"]
         accuracy = max(abs(was[k] - now[k]) for k in ("train_accuracy", "test_accuracy"))
         predictions = new.get("predictions")
@@ -299,7 +323,7 @@ def _act(campaign, options):
     if options.plan or options.freeze or options.verify is not None:  # a sweep does so itself
         check_values(campaign)
     if options.plan:
-        for line in plan(campaign, options.shard):
+        for line in plan(campaign, options.shard, options.scheduler):
             print(line, flush=True)
         return 0
     if options.freeze:

@@ -87,10 +87,15 @@ def live_record(run_id):
     return _trusted(path.read_bytes(), path) if path.exists() else None
 
 
-def read_frozen(path):
-    """The records of a runs.jsonl by run id, none if there is no file; warns of corrupt lines."""
+def read_frozen(path, lose_nothing=False):
+    """The records of a runs.jsonl by run id, none if there is no file; warns of corrupt lines.
+
+    lose_nothing: raise ValueError where there are such lines.
+    """
     lines = path.read_bytes().splitlines() if path.exists() else []
     found = [_trusted(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
+    lost = f"{path} has damaged lines: restore them, or delete them to make their runs again"
+    require(not lose_nothing or None not in found, lost)
     return {record["run_id"]: record for record in found if record is not None}
 
 
@@ -127,10 +132,11 @@ def find_records(plans, frozen=None, origin=None):
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, beside those that are there.
 
-    Returns (path, number of records); without any nothing is written. Damaged lines are left out.
+    Returns (path, number of records); without any nothing is written. Raises ValueError where that
+    would lose a damaged line.
     """
     path = campaign.folder / "runs.jsonl"
-    records = read_frozen(path)
+    records = read_frozen(path, lose_nothing=True)
     records |= {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
     lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
     if lines:
@@ -317,6 +323,9 @@ def campaign_runs(name, experiment="", num_samples=0):
     runs = load_runs(campaign, num_samples=num_samples or None)
     runs = runs[(runs["experiment"] == experiment) | (experiment == "")]
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
+    counted = runs["count"].notna().any() or (runs["status"] != "ok").all()
+    lacking = f"no run of campaign {name!r} has the count 'main', which pages show"
+    require(counted, f"{lacking}: name one of its [counts] so, or `{command}`")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)
     return runs.reset_index(drop=True)

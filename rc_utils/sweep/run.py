@@ -21,7 +21,7 @@ from rc_utils.counting.evaluation import evaluation_mode, full_precision, undist
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.measures import MEASURES, measure_all
 from rc_utils.networks import NETWORKS, build_network
-from rc_utils.paths import results_dir, write_atomically
+from rc_utils.paths import data_dir, results_dir, write_atomically
 from rc_utils.provenance import provenance
 from rc_utils.random_state import own_random_state
 from rc_utils.sweep import records
@@ -33,13 +33,16 @@ NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted labe
 
 
 @functools.lru_cache(maxsize=3)
-def _dataset(settings, device):
+def _dataset(settings, device, file):
+    """`file` is there to tell a dataset that is stored from one that has replaced it."""
     return load_dataset(**json.loads(settings), device=device)
 
 
 def dataset_of(spec, device="cpu"):
     """The dataset of a run, kept for the next run of this process that uses the same."""
-    return _dataset(canonical_json(spec.dataset), str(device))
+    path = data_dir() / f"{spec.dataset['name']}.npz"
+    changed_at = path.stat().st_mtime_ns if path.is_file() else 0
+    return _dataset(canonical_json(spec.dataset), str(device), (path, changed_at))
 
 
 def network_of(spec, data):
@@ -223,11 +226,16 @@ def _as_json(value):
 
 
 def _start(network, data):
-    """Scores (4, 10 or fewer classes) of fixed images by which a start is known again."""
+    """Scores (8, 10 or fewer classes) by which a start is known again.
+
+    Of four fixed images in evaluation mode, then in training mode with a fixed seed.
+    """
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
-    network = copy.deepcopy(network).cpu()
-    with evaluation_mode(network), full_precision(), torch.no_grad():
-        scores = network(torch.from_numpy(images).float())
+    batch, network = torch.from_numpy(images).float(), copy.deepcopy(network).cpu()
+    with own_random_state(seed=0), full_precision(), torch.no_grad():
+        with evaluation_mode(network):
+            scores = network(batch)
+        scores = torch.cat([scores, network.train()(batch)])
     return scores[:, :10].double().nan_to_num().tolist()
 
 
@@ -235,7 +243,7 @@ def check_start(record):
     """Raise ValueError where a record is of another network than the one of that name now."""
     if "start" not in record:
         return
-    spec, was = records.spec_of(record), record["start"]["scores"][:4]
+    spec, was = records.spec_of(record), record["start"]["scores"]
     # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
     shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
     data = dataset_of(dataclasses.replace(spec, dataset=shape))
@@ -287,6 +295,12 @@ def kept_weights(record):
     return states
 
 
+def is_of_other_data(record, data):
+    """Whether a record names other data than these; older ones name none."""
+    known = record["provenance"].get("data", {}).get("sha256")
+    return known not in (None, data.provenance["sha256"])
+
+
 def trained_network(planned, device="cpu", progress=False):
     """Trained network of a planned run, in evaluation mode, as `networks_during_training`."""
     last = planned.spec.train.epochs
@@ -306,6 +320,9 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     if record is not None:
         check_start(record)
         states = kept_weights(record)
+        if is_of_other_data(record, data):
+            fault = f"run {spec.run_id} was trained on other data than {spec.dataset['name']} is"
+            warnings.warn(f"{fault} now", stacklevel=3)
     if not set(epochs) <= set(states):
         looks = {"measure": lambda network, epoch: _state_of(network), "measure_epochs": epochs}
         made = record["provenance"] if record else {}

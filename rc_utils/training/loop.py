@@ -105,7 +105,8 @@ def train(
     The random state of the caller is untouched; torch has one for all threads, so train in one
     thread at a time. The same seed on the same kind of CPU with the same number of threads gives
     the same bits; on a GPU, sums may differ in the last digits.
-    Raises ValueError for an output without a score for each class; torch's own errors for images
+    Raises ValueError for an output without a score for each class and a measurement epoch outside
+    [0, epochs]; torch's own errors for images
     of a shape that the network does not take, and for parameters that are not float32.
     """
     require_weights(network)
@@ -114,6 +115,8 @@ def train(
     if channels_last:
         layout = training_layout(network, data.x_train, device, config.precision)
         network = network.to(memory_format=layout)
+    outside = [epoch for epoch in measure_epochs if not 0 <= epoch <= config.epochs]
+    require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     step: Callable[..., Any] = network
     if compile:
         torch.compiler.reset()  # it stops compiling code that many networks share
