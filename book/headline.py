@@ -16,7 +16,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 
-from rc_studies.studies import SIDE, is_whole
+from rc_studies.studies import SIDE
 from rc_utils import plotting
 from rc_utils.correlation import interval_text
 from rc_utils.paths import write_atomically
@@ -141,11 +141,9 @@ def walls():
     drawn = json.loads(path.read_text(encoding="utf-8"))
     runs = campaign_runs("study-axes", "base").query("seed == 0").sort_values("lr")
     networks = [drawn["networks"][run_id] for run_id in runs["run_id"]]
-    pairs = list(zip(*[network["triangles"] for network in networks], strict=True))
-    chosen = [i for i, pair in enumerate(pairs) if all(map(is_whole, pair))][: COLUMNS * ROWS]
     side, height, parts, words = SIDE, SIDE * 0.75**0.5, [], []
     for wall, (lr, network) in enumerate(zip(runs["lr"], networks, strict=True)):
-        for place, triangle in enumerate(network["triangles"][i] for i in chosen):
+        for place, triangle in enumerate(network["triangles"][: COLUMNS * ROWS]):
             row, column = divmod(place, COLUMNS)
             down = (row + column) % 2
             x, y = wall * 3.3 * side + column * side / 2, (row + down) * height
@@ -155,7 +153,7 @@ def walls():
             parts.append("</g>")
         words.append(f"{np.mean(network['counts']):.2f} at {lr:g}")
     caption = (
-        f"*The same {len(chosen)} random triangles at two learning rates: regions "
+        f"*The same {COLUMNS * ROWS} random triangles at two learning rates: regions "
         f"{words[0]} (left), {words[1]} (right), means of {len(network['counts'])}.*"
     )
     look = 'stroke="#111" stroke-width="2.5" stroke-linejoin="round" fill-rule="evenodd"'

@@ -12,7 +12,7 @@ from matplotlib.path import Path
 from tqdm import tqdm
 
 from rc_studies.explorer import data_address
-from rc_studies.studies import SIDE, is_whole
+from rc_studies.studies import SIDE
 from rc_utils.checks import require
 from rc_utils.counting import outlines, predict_labels, region_count, triangle_regions
 from rc_utils.counting.sampling import vertex_indices
@@ -49,6 +49,16 @@ def drawn_regions(network, vertices):
     corners = np.array([[0, height], [SIDE, height], [SIDE / 2, 0]])
     paths = outlines([polygon @ corners for polygon in polygons], labels)
     return {"regions": number, "paths": {label: svg_path(loops) for label, loops in paths.items()}}
+
+
+def is_whole(drawn: dict) -> bool:
+    """Whether the SVG paths of a triangle cover it: an outline that lost an edge leaves a hole."""
+    covered = 0.0
+    for loop in "".join(drawn["paths"].values()).split("M")[1:]:
+        places = [place.split(",") for place in loop.rstrip("z").replace("l", " ").split()]
+        x, y = np.array(places, dtype=float).cumsum(axis=0).T
+        covered += (x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
+    return abs(covered / (SIDE**2 * 0.75**0.5 / 2) - 1) < 0.02
 
 
 def main():

@@ -114,13 +114,3 @@ def on_true_labels(runs: pd.DataFrame) -> pd.DataFrame:
 def decision(supports: bool, refutes: bool) -> str:
     """What a study says of the claim, in a word."""
     return "supports" if supports else "refutes" if refutes else "inconclusive"
-
-
-def is_whole(drawn: dict) -> bool:
-    """Whether the SVG paths of a triangle cover it: an outline that lost an edge leaves a hole."""
-    covered = 0.0
-    for loop in "".join(drawn["paths"].values()).split("M")[1:]:
-        places = [place.split(",") for place in loop.rstrip("z").replace("l", " ").split()]
-        x, y = np.array(places, dtype=float).cumsum(axis=0).T
-        covered += (x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
-    return abs(covered / (SIDE**2 * 0.75**0.5 / 2) - 1) < 0.02
