@@ -13,5 +13,4 @@ if __name__ == "__main__":
     settings["scikit-learn"] = importlib.metadata.version("scikit-learn")
     found = {"settings": settings, "data": load_dataset(**DATASET).provenance}
     found["rows"] = list(forests.fit_grid(DATASET, NUM_SAMPLES, progress=True))
-    content = json.dumps(found, indent=1).encode() + b"\n"
-    write_atomically(forests.committed(DATASET), content)
+    write_atomically(forests.committed(DATASET), json.dumps(found, indent=1).encode() + b"\n")
