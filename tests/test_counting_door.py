@@ -137,6 +137,10 @@ BAD = {
     "half": (lambda seed: Net(seed).half(), r"in {torch.float16}"),
     "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "Are they probabilities"),
     "one log-probability": (through(after=lambda m, z: z.log_softmax(1)[:, 0]), "probabilities"),
+    "signed class numbers": (
+        lambda seed: lambda x: five_classes(x).argmax(1).astype("f4") - 2,
+        "whole numbers as",
+    ),
     "class numbers as floats": (lambda seed: Estimator(five_classes, "f4"), "whole numbers as"),
     "all classes off": (through(after=lambda m, z: torch.full_like(z, -torch.inf)), "NaN or inf"),
     "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
@@ -297,11 +301,20 @@ def test_points_and_outputs_of_every_type_are_the_numbers_that_were_given(kind, 
     (np.zeros(5), r"points are a ndarray of shape \(5,\); expected a dense"),
     (pd.DataFrame({"kind": ["a", "b"]}), r"columns that are no numbers, \['kind'\]"),
     (ConcatDataset([TensorDataset(torch.zeros(4, 2))]), "points are a ConcatDataset.*torch.stack"),
+    (np.ma.masked_equal(np.eye(3), 1), "points have masked entries"),
     (np.full((5, 2), np.nan), r"points\[\d\] holds NaN"),
 ])  # fmt: skip
 def test_points_that_are_no_dense_real_numbers_are_named(points, message):
     with pytest.raises(ValueError, match=message):
         region_count(lambda x: np.asarray(x), points)
+
+
+def test_no_points_have_no_labels_and_labels_are_among_the_classes_of_an_estimator():
+    estimator = Estimator(five_classes)
+    assert predict_labels(estimator, np.zeros((0, 2))).shape == (0,)
+    estimator.classes_ = ["a", "b", "c", "d", "e"]
+    with pytest.raises(ValueError, match="predicts what is not among its classes_"):
+        region_count(estimator, np.eye(3))
 
 
 def test_scores_that_are_not_finite_are_counted_in_the_error():

@@ -179,7 +179,7 @@ def test_margin_over_gradient_is_the_distance_to_the_boundary_of_a_linear_classi
 
 @pytest.mark.parametrize("measure", [measures.linear_pieces, measures.local_complexity])
 @pytest.mark.parametrize(("name", "bend"), [
-    ("maximum", lambda z: torch.maximum(z, torch.zeros(()))),
+    ("maximum", lambda z: torch.maximum(z, torch.zeros(()))), ("max", lambda z: z.max(0 * z)),
     ("abs", lambda z: z.clone().abs_()), ("relu6", torch.nn.functional.relu6),
     ("clamp", lambda z: z.clamp(min=0)), ("threshold", torch.nn.Threshold(0, 0)),
 ])  # fmt: skip

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torchvision import models
 
-from rc_utils.networks import build_network
+from rc_utils.networks import build_network, register_network
 from rc_utils.networks.mobile import DropConnect, InvertedResidual
 from rc_utils.networks.registry import find_builder
 from rc_utils.networks.residual import SqueezeExcitation, XBlock
@@ -191,3 +191,8 @@ def test_user_class_gets_the_arguments_it_names():
 def test_what_makes_no_network_is_named(name, options, error, message):
     with pytest.raises(error, match=message):
         build_network(name, **options)
+
+
+def test_a_network_of_the_paper_is_not_replaced_by_one_of_that_name():
+    with pytest.raises(ValueError, match="'ResNet18' is the paper's: give yours another name"):
+        register_network("ResNet18")(nn.Flatten)

@@ -48,6 +48,12 @@ def test_the_command_line_lists_and_refuses(notebook, capsys):
     assert "num_samples: int = 10  # type: int" in capsys.readouterr().out
     assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
     assert "Did you mean 'campaign'?" in capsys.readouterr().err
+    assert execute.main([str(notebook), "-o", str(notebook.parent)]) == 1
+    assert "is a folder: give a file" in capsys.readouterr().err
+    for source in ("import os", "a, b = 1, 2", "%matplotlib inline"):
+        written(notebook, source, tags=["parameters"])
+        assert execute.main([str(notebook)]) == 1
+        assert "may hold assignments of literals only" in capsys.readouterr().err
 
 
 def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, monkeypatch, capfd):

@@ -70,6 +70,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
 @pytest.mark.parametrize(("path", "value", "message"), [
     # What is there twice, or would be ignored. Wrong keys and types: see test_sweep_trust.py.
     (["dataset", "root"], "/data/imagenet", r"'root'"),
+    (["networks", "small", "num_classes"], 3, "num_classes comes from the dataset"),
     (["networks", "small", "widht"], 3, r"network 'small'.*'widht'.*Did you mean 'width'"),
     (["counts", "main", "points"], "tests", r"counts.main.*points 'tests'.*Did you mean 'test'"),
     (["experiments", 1, "name"], "main", r"is there twice"),
@@ -97,6 +98,10 @@ def test_an_invalid_campaign_is_refused_before_anything_is_trained(tmp_path, mon
     for option in ([], ["--plan"], ["--freeze"], ["--verify", "1"]):
         assert execute.main([str(folder), *option]) == 2
         assert "resolution=1; expected an integer of at least 2" in capsys.readouterr().err
+    (folder / "campaign.toml").write_text(text.replace('"shapes"', '"shapse"'))
+    for option in ([], ["--plan"]):
+        assert execute.main([str(folder), *option]) == 2
+        assert "Did you mean 'shapes'?" in capsys.readouterr().err
 
 
 def test_a_campaign_that_cannot_be_read_is_named(tmp_path, monkeypatch):

@@ -17,9 +17,10 @@ from rc_utils.counting import region_count
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
 from rc_utils.sweep import execute, records, run
-from rc_utils.sweep.campaign import parse_campaign
+from rc_utils.sweep.campaign import RunSpec, parse_campaign
 from rc_utils.sweep.execute import main, plan, sweep, verify
 from rc_utils.sweep.records import missing_runs
+from rc_utils.training import TrainConfig
 
 TABLE = {
     "title": "four runs",
@@ -237,6 +238,11 @@ def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(r
     relabelled = {"predictions": record["predictions"][::-1]}
     answers = [answer(**changes) for changes in (turned, near, relabelled, far, doubled)]
     assert [agrees for _, agrees in answers] == [True, True, True, False, False]
+    changed = record["provenance"] | {"data": {"sha256": "0" * 64}}
+    assert answer(provenance=changed) == (
+        f"{record['run_id']}: other data than the record has",
+        False,
+    )
     assert all("an accuracy differs by" in line for line, _ in answers)
     records.write_record(record | {"counts": []})
     assert list(verify(campaign, 1)) == []
@@ -275,12 +281,20 @@ def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, tmp
     if frozen:
         records.freeze(campaign)
         records.record_path(next(iter(campaign.runs()))).unlink()
-    monkeypatch.setattr(Own, "activation", torch.nn.Sigmoid)
-    for names in (["seed 0"], ["seed 1"], ["seed 0", "seed 1"]):
+    edits = torch.nn.Sigmoid, OnlyInTraining, OnlyInTraining
+    for edit, names in zip(edits, (["seed 0"], ["seed 1"], ["seed 0", "seed 1"]), strict=True):
+        monkeypatch.setattr(Own, "activation", edit)
         with pytest.raises(ValueError, match=r"Own' is not the one that run .* was made with"):
             sweep(campaign.restricted(names))
     with pytest.raises(ValueError, match="is not the one"):
         run.trained_network(next(iter(campaign.runs().values())))
+
+
+class OnlyInTraining(torch.nn.ReLU):
+    """An edit that shows in training mode alone, as another rate of dropout does."""
+
+    def forward(self, x):
+        return super().forward(x) * (2 if self.training else 1)
 
 
 @pytest.mark.usefixtures("own")
@@ -388,3 +402,15 @@ def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
         assert seen.items() <= now.items()
         seen = now
     assert len(missing_runs(campaign)) == 300 - len(seen) > 0
+
+
+def test_a_dataset_that_is_replaced_while_the_process_lives_is_read_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("RC_DATA", str(tmp_path))
+    spec, shas = RunSpec({"name": "mine"}, {"name": "MLP"}, TrainConfig()), set()
+    for day in (1, 2):
+        images, labels = np.full((20, 8, 8), day, np.uint8), np.arange(20) % 10
+        arrays = {"x_train": images, "x_test": images, "y_train": labels, "y_test": labels}
+        np.savez(tmp_path / "mine.npz", **arrays)
+        os.utime(tmp_path / "mine.npz", (day, day))
+        shas.add(run.dataset_of(spec).provenance["sha256"])
+    assert len(shas) == 2

@@ -143,6 +143,11 @@ def test_freezing_a_part_keeps_the_records_of_the_rest(campaign):
     assert 0 < len(part.runs()) < 8
     assert records.freeze(part)[1] == 8
     assert path.read_bytes() == whole
+    path.write_bytes(whole[:-9])
+    damaged = pytest.raises(ValueError, match="has damaged lines: restore them")
+    with damaged, pytest.warns(UserWarning, match="is not a whole record"):
+        records.freeze(campaign)
+    assert path.read_bytes() == whole[:-9]
 
 
 def test_records_are_read_without_torch():
