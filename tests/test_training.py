@@ -135,8 +135,8 @@ def test_what_cannot_be_trained_is_named(tiny_data):
     ):
         with pytest.raises(ValueError, match=message):
             train(network, tiny_data, TrainConfig(epochs=3))
+    network = build_network("MLP", image_size=8)
     with pytest.raises(ValueError, match=r"measure_epochs \[4\] are not within 0..3"):
-        network = build_network("MLP", image_size=8)
         train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=[0, 4])
 
 
