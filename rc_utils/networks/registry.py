@@ -71,6 +71,7 @@ def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
         for key in options:
             if key not in parameters:
                 raise unknown_name(f"option of network {name!r}", key, parameters)
+    check_number("width", options.get("width", 64), 0, above=True)
     return parameters
 
 
