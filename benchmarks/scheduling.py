@@ -2,9 +2,6 @@
 
 import time
 
-import dask
-from distributed import LocalCluster
-
 from benchmarks.registry import Row, at_most, benchmark
 from benchmarks.timing import in_turns
 from rc_utils.sweep.campaign import parse_campaign
@@ -16,6 +13,10 @@ TOLERATED = 0.005  # seconds that scheduling a run may take
 @benchmark("scheduling")
 def scheduling(scale):
     """Seconds a run until a scheduler of two workers has the outcomes of runs that do nothing."""
+    # Here, since machines with a graphics card may have none of Dask.
+    import dask
+    from distributed import LocalCluster
+
     table = {
         "title": "one cell, many seeds",
         "dataset": {"name": "shapes", "n_train": 500, "n_test": 100, "image_size": 16},

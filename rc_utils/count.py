@@ -65,10 +65,10 @@ def _onnx(path, output=""):
 
 @contextlib.contextmanager
 def _naming(path, hint=""):
-    """What onnxruntime raises inside the block or the decorated function, with the file's name."""
+    """What is raised inside the block or the decorated function, with the file's name."""
     try:
         yield
-    except Exception as error:  # it has no class of its own
+    except Exception as error:  # onnxruntime, NumPy and zipfile share no class of theirs
         raise ValueError(f"{path}: {error}{hint}") from error
 
 

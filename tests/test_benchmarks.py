@@ -6,7 +6,7 @@ import pytest
 from distributed import LocalCluster
 
 import benchmarks
-from benchmarks import adaptive, counting, gpu, memory, scheduling, triangles
+from benchmarks import adaptive, counting, gpu, memory, triangles
 from benchmarks.__main__ import main
 from benchmarks.networks import narrow_network
 from benchmarks.registry import TINY, Row, at_least
@@ -22,7 +22,7 @@ def one_tiny_network(monkeypatch):
     monkeypatch.setattr(triangles, "REFERENCE_POINTS", (11, 21, 41))
     monkeypatch.setattr(triangles, "LINEAR_CLASSIFIERS", {3: 2, 6: 2})
     in_process = functools.partial(LocalCluster, processes=False)
-    monkeypatch.setattr(scheduling, "LocalCluster", in_process)
+    monkeypatch.setattr("distributed.LocalCluster", in_process)
     peak = memory.peak_megabytes
     monkeypatch.setattr(memory, "peak_megabytes", functools.cache(lambda segments: peak(1)))
 

@@ -103,7 +103,7 @@ def region_count(
         sampling, direction_length, seed: "pairs", "random_direction" or "noise"
             (`sample_vertices`); the same simplices for every model and device.
         adjacency: what a region is in two dimensions and more. None takes "linear" in up to five,
-            then "simplex", since "linear" takes 2 GB in seven dimensions and far more beyond.
+            then "simplex": "linear" takes 2 GB in seven dimensions and is refused beyond.
             "linear": the pieces of the scores, interpolated linearly between lattice points. Errs
             where a region or a gap is narrower than the spacing. Of labels alone, as "simplex".
             "simplex", "face", "full": points of one label that are neighbours (`make_lattice`).

@@ -82,8 +82,8 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
     number = math.comb(resolution - 1 + dim, dim)
     few = number <= MAX_POINTS
     require(few, f"dim={dim}: a lattice of {number:,} points is too large: lower the resolution")
-    fault = f"dim={dim} has too many orders of steps for adjacency 'linear'"
-    require(adjacency != "linear" or dim <= 7, f"{fault}: use 'simplex' or 'face'")
+    fault = f"dim={dim}: adjacency 'linear' takes too much memory beyond seven dimensions"
+    require(adjacency != "linear" or dim <= 7, f"{fault}, use 'simplex' or 'face'")
     steps = resolution - 1
     # Of all ways to put `dim` bars among `steps` stars, the stars between one bar and the next.
     bars = itertools.chain.from_iterable(itertools.combinations(range(steps + dim), dim))

@@ -18,7 +18,10 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {}
 
 
 def register_network(name: str) -> Callable[[Any], Any]:
-    """Decorate a class or function: from now on it is what `build_network(name)` builds."""
+    """Decorate a class or function: from now on it is what `build_network(name)` builds.
+
+    Raises ValueError for a name of the paper's networks.
+    """
 
     def register(builder):
         taken = name in NETWORKS and NETWORKS[name].__module__.startswith("rc_utils.")
@@ -81,9 +84,12 @@ def find_builder(name: str) -> Callable[..., nn.Module]:
         if name not in NETWORKS:
             raise unknown_name("network", name, [*NETWORKS, "module:Class"])
         return NETWORKS[name]
-    if os.getcwd() not in sys.path:  # a worker of Dask looks elsewhere
-        sys.path.insert(0, os.getcwd())
-    target = pkgutil.resolve_name(name)
+    path = list(sys.path)
+    sys.path.insert(0, os.getcwd())  # where a worker of Dask does not look
+    try:
+        target = pkgutil.resolve_name(name)
+    finally:
+        sys.path[:] = path
     made = typing.get_type_hints(target).get("return") if inspect.isfunction(target) else target
     # Anything else is not called: a name in somebody's campaign must not run a shell.
     if not (isinstance(made, type) and issubclass(made, nn.Module)):

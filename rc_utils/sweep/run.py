@@ -96,7 +96,7 @@ def complete_run(planned, device="cpu", *, compile=False):
 
 
 def with_held(planned, record):
-    """The planned run with all that its record holds for others, but for measures now unknown."""
+    """The planned run with all that its record holds; warns of measures that are unknown now."""
 
     def counts(points, asked):
         found = [records.counted_with(entry) for point in points for entry in point["counts"]]
@@ -104,6 +104,10 @@ def with_held(planned, record):
 
     def known_measures(points):
         names = [name for point in points for name in point.get("measures", {})]
+        unknown = ", ".join(sorted(set(names) - MEASURES.keys()))
+        if unknown:
+            lost = f"the record of run {record['run_id']} is made again and loses {unknown}"
+            warnings.warn(f"{lost}: no such measure is known here", stacklevel=3)
         return [name for name in names if name in MEASURES]
 
     looks = record["evolution"]

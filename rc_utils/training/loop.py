@@ -106,8 +106,8 @@ def train(
     thread at a time. The same seed on the same kind of CPU with the same number of threads gives
     the same bits; on a GPU, sums may differ in the last digits.
     Raises ValueError for an output without a score for each class and a measurement epoch outside
-    [0, epochs]; torch's own errors for images
-    of a shape that the network does not take, and for parameters that are not float32.
+    [0, epochs]; torch's own errors for images of a shape that the network does not take, and for
+    parameters that are not float32.
     """
     require_weights(network)
     device = torch.device(device) if device is not None else next(network.parameters()).device
