@@ -11,23 +11,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from rc_utils.checks import check_name, require
+from rc_utils.training.config import TrainConfig
 
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
 MIN_UNITS = 7
 NEGLIGIBLE_DECAY = 1e-5
-HYPERPARAMETERS = (
-    *("lr", "batch_size", "weight_decay", "optimizer", "epochs"),
-    *("momentum", "mixup_alpha", "crop_padding", "flip_probability"),
-    *("schedule", "precision", "pretrain_epochs", "between_share", "between_labels"),
-    *("gradient_penalty", "sam_radius"),
-)
+HYPERPARAMETERS = [field.name for field in fields(TrainConfig) if field.name != "seed"]
 LOGS = {"lr": "log2_lr", "batch_size": "log2_batch"}  # columns of `with_logs`
 CORRELATIONS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
 # Variance of atanh(r) times n - 3, n - 4 for Kendall (Bonett and Wright 2000; Fieller et al. 1957).

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rc_utils.correlation import (
-    HYPERPARAMETERS,
     average_replicates,
     bootstrap,
     change_per_doubling,
@@ -33,7 +32,6 @@ from rc_utils.correlation import (
     with_logs,
 )
 from rc_utils.published import MAIN_NETWORKS
-from rc_utils.training import TrainConfig
 
 NAN = float("nan")
 SCIPY = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
@@ -250,7 +248,6 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert regression_formula(with_logs(three)).endswith("C(weight_decay) + log2_lr + log2_batch")
     runs["optimizer"] = np.where(runs["lr"] < 0.1, "sgd", None)  # none is a level of its own
     assert "C(optimizer)" in regression_formula(average_replicates(runs))
-    assert {"seed", *HYPERPARAMETERS} == set(TrainConfig.__dataclass_fields__)
 
 
 def test_diverged_runs_are_left_out_and_a_missing_number_is_not_hidden():
