@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from torchvision import models
 
 from rc_utils.networks import build_network, register_network
-from rc_utils.networks.mobile import DropConnect, InvertedResidual
+from rc_utils.networks.mobile import DropConnect, inverted_residual
 from rc_utils.networks.registry import find_builder
-from rc_utils.networks.residual import SqueezeExcitation, XBlock
+from rc_utils.networks.residual import SqueezeExcitation, x_block
 
 # Parameters of the published form at ten classes, inputs of its last layer, side of its maps.
 PUBLISHED = {
@@ -83,9 +83,9 @@ def test_networks_equal_torchvisions_with_a_small_stem_and_one_linear_layer(name
 def test_residual_blocks_add_their_shortcut():
     images = random_images(channels=8)
     for block, expected in (
-        (XBlock(8, 8, stride=1), images.relu()),
-        (InvertedResidual(8, 8, expansion=6, stride=1), images),
-        (InvertedResidual(8, 8, expansion=6, stride=2), torch.zeros(2, 8, 8, 8)),
+        (x_block(8, 8, stride=1), images.relu()),
+        (inverted_residual(8, 8, expansion=6, stride=1), images),
+        (inverted_residual(8, 8, expansion=6, stride=2), torch.zeros(2, 8, 8, 8)),
     ):
         nn.init.zeros_(block.residual[-1][1].weight)
         assert torch.equal(block.eval()(images), expected)

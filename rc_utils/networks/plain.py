@@ -24,21 +24,6 @@ def scale_channels(channels, width, divisor=1):
     return divisor * max(1, multiple)
 
 
-def staged(stages, in_channels, width, block, divisor=1):
-    """Blocks of stages (channels, blocks, stride of the first, *settings), and their channels.
-
-    divisor: the scaled channels of a stage are a multiple of it, where it has as many.
-    """
-    layers = []
-    for published, depth, first_stride, *settings in stages:
-        whole = min(divisor, scale_channels(published, width))
-        out_channels = scale_channels(published, width, whole)
-        for stride in [first_stride] + [1] * (depth - 1):
-            layers.append(block(in_channels, out_channels, stride, *settings))
-            in_channels = out_channels
-    return layers, in_channels
-
-
 def conv_norm(in_channels, out_channels, kernel_size, activation=None, *, stride=1, groups=1):
     """A convolution without bias, batch normalisation, and an activation.
 
@@ -68,13 +53,47 @@ class ImageClassifier(nn.Module):
         return self.classifier(self.features(x))
 
 
+def network_of_blocks(
+    num_classes, in_channels, width, *, stem, block, stages, head=None, activation=nn.ReLU,
+    divisor=1, dropout=0.0,
+):  # fmt: skip
+    """3x3 convolutions, stages of blocks, a 1x1 convolution to `head` channels, a classifier.
+
+    stem: the published channels of each convolution. stages: (published channels, number of blocks,
+    stride of the first, further arguments of `block`); block: makes one from its input and output
+    channels, stride and these. divisor: the channels of a stage are a multiple of it, where it has
+    as many.
+    """
+    layers, channels = [], in_channels
+    for published in stem:
+        layers.append(conv_norm(channels, scale_channels(published, width), 3, activation))
+        channels = scale_channels(published, width)
+    for published, depth, first_stride, *settings in stages:
+        whole = min(divisor, scale_channels(published, width))
+        out_channels = scale_channels(published, width, whole)
+        for stride in [first_stride] + [1] * (depth - 1):
+            layers.append(block(channels, out_channels, stride, *settings))
+            channels = out_channels
+    if head is not None:
+        layers.append(conv_norm(channels, scale_channels(head, width), 1, activation))
+        channels = scale_channels(head, width)
+    return ImageClassifier(layers, channels, num_classes, dropout)
+
+
+def register_blocks(name, **parts):
+    """Register the `network_of_blocks` with these parts, without options, by its name."""
+
+    @register_network(name)
+    def build(*, num_classes, in_channels, width) -> ImageClassifier:
+        return network_of_blocks(num_classes, in_channels, width, **parts)
+
+
 @register_network("VGG19")
 def vgg19(*, num_classes, in_channels, width) -> ImageClassifier:
     """16 biased 3x3 convolutions in five stages, each with a max-pool; 20,040,522 parameters.
 
     At ten classes. The pools round the image size up: odd sizes keep their last row and column, and
-    below 32 x 32 the late pools work on single pixels and change nothing. At 32 x 32 every size is
-    even and this is the published network.
+    below 32 x 32 the late pools work on single pixels and change nothing.
     """
     layers, channels = [], in_channels
     for depth, published in VGG_STAGES:

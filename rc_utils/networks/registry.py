@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from rc_utils.checks import check_count, check_number, require, unknown_name
+from rc_utils.checks import check_count, check_name, check_number, require
 from rc_utils.random_state import own_random_state
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {}
@@ -72,8 +72,7 @@ def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
     parameters = inspect.signature(find_builder(name)).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         for key in options:
-            if key not in parameters:
-                raise unknown_name(f"option of network {name!r}", key, parameters)
+            check_name(f"option of network {name!r}", key, parameters)
     check_number("width", options.get("width", 64), 0, above=True)
     return parameters
 
@@ -81,8 +80,7 @@ def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
 def find_builder(name: str) -> Callable[..., nn.Module]:
     """The class or function of a registered name, or that "package.module:Class" names."""
     if ":" not in name:
-        if name not in NETWORKS:
-            raise unknown_name("network", name, [*NETWORKS, "module:Class"])
+        check_name("network", name, [*NETWORKS, "module:Class"])
         return NETWORKS[name]
     path = list(sys.path)
     sys.path.insert(0, os.getcwd())  # where a worker of Dask does not look

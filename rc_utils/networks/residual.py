@@ -13,17 +13,24 @@ its X block and RegNetX-200MF, with a 3x3 stem of 64 channels and strides 1 1 2 
 import torch
 from torch import nn
 
-from rc_utils.networks.plain import ImageClassifier, conv_norm, scale_channels, staged
-from rc_utils.networks.registry import register_network
+from rc_utils.networks.plain import conv_norm, register_blocks
 
-# (channels, blocks, stride of the first)
-STAGES_18 = ((64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2))
-STAGES_34 = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
-REGNET_STAGES = ((24, 1, 1), (56, 1, 1), (152, 4, 2), (368, 7, 2))
-GROUP_WIDTH = 8
-DLA_STEM = (16, 16, 32)
-DLA_TREES = ((64, 1, 1, 1), (128, 1, 2, 2), (256, 1, 2, 2), (512, 1, 2, 1))  # the last is the level
+GROUP_WIDTH = 8  # channels of each group of RegNet's 3x3 convolutions, whatever the width
 SQUEEZE_REDUCTION = 16  # channels for each squeezed one
+
+
+class ResidualBlock(nn.Module):
+    """activation(residual(x) + shortcut(x)), where there is a shortcut and an activation."""
+
+    def __init__(self, residual, shortcut, activation=None):
+        super().__init__()
+        self.residual, self.shortcut, self.activation = residual, shortcut, activation
+
+    def forward(self, x):
+        total = self.residual(x)
+        if self.shortcut is not None:
+            total = total + self.shortcut(x)
+        return total if self.activation is None else self.activation(total)
 
 
 def projection_shortcut(in_channels, out_channels, stride):
@@ -33,39 +40,26 @@ def projection_shortcut(in_channels, out_channels, stride):
     return conv_norm(in_channels, out_channels, 1, stride=stride)
 
 
-class ResidualBlock(nn.Module):
-    """relu(F(x) + shortcut(x)), F the `residual`."""
-
-    def __init__(self, residual, shortcut):
-        super().__init__()
-        self.residual, self.shortcut, self.relu = residual, shortcut, nn.ReLU()
-
-    def forward(self, x):
-        return self.relu(self.residual(x) + self.shortcut(x))
-
-
-class BasicBlock(ResidualBlock):
-    """F: two 3x3 convolutions, the first with `stride` (He et al., eq. 1-2)."""
-
-    def __init__(self, in_channels, out_channels, stride=1):
-        residual = nn.Sequential(
-            conv_norm(in_channels, out_channels, 3, nn.ReLU, stride=stride),
-            conv_norm(out_channels, out_channels, 3),
-        )
-        super().__init__(residual, projection_shortcut(in_channels, out_channels, stride))
+def basic_block(in_channels, out_channels, stride):
+    """Two 3x3 convolutions, the first with `stride` (He et al., eq. 1-2)."""
+    residual = nn.Sequential(
+        conv_norm(in_channels, out_channels, 3, nn.ReLU, stride=stride),
+        conv_norm(out_channels, out_channels, 3),
+    )
+    shortcut = projection_shortcut(in_channels, out_channels, stride)
+    return ResidualBlock(residual, shortcut, nn.ReLU())
 
 
-class XBlock(ResidualBlock):
-    """F: a 1x1, a grouped 3x3 and a 1x1 convolution, bottleneck ratio 1."""
-
-    def __init__(self, in_channels, out_channels, stride):
-        groups = out_channels // min(GROUP_WIDTH, out_channels)
-        residual = nn.Sequential(
-            conv_norm(in_channels, out_channels, 1, nn.ReLU),
-            conv_norm(out_channels, out_channels, 3, nn.ReLU, stride=stride, groups=groups),
-            conv_norm(out_channels, out_channels, 1),
-        )
-        super().__init__(residual, projection_shortcut(in_channels, out_channels, stride))
+def x_block(in_channels, out_channels, stride):
+    """A 1x1, a grouped 3x3 and a 1x1 convolution, bottleneck ratio 1."""
+    groups = out_channels // min(GROUP_WIDTH, out_channels)
+    residual = nn.Sequential(
+        conv_norm(in_channels, out_channels, 1, nn.ReLU),
+        conv_norm(out_channels, out_channels, 3, nn.ReLU, stride=stride, groups=groups),
+        conv_norm(out_channels, out_channels, 1),
+    )
+    shortcut = projection_shortcut(in_channels, out_channels, stride)
+    return ResidualBlock(residual, shortcut, nn.ReLU())
 
 
 class SqueezeExcitation(nn.Module):
@@ -125,8 +119,8 @@ class AggregationTree(nn.Module):
     def __init__(self, in_channels, out_channels, stride, level):
         super().__init__()
         if level == 1:
-            self.left = BasicBlock(in_channels, out_channels, stride)
-            self.right = BasicBlock(out_channels, out_channels)
+            self.left = basic_block(in_channels, out_channels, stride)
+            self.right = basic_block(out_channels, out_channels, 1)
         else:
             self.left = AggregationTree(in_channels, out_channels, stride, level - 1)
             self.right = AggregationTree(out_channels, out_channels, 1, level - 1)
@@ -137,47 +131,17 @@ class AggregationTree(nn.Module):
         return self.root(torch.cat((left, self.right(left)), dim=1))
 
 
-def _network(stages, num_classes, in_channels, width, block, divisor=1):
-    """A stem of 64 channels, and the stages of blocks."""
-    stem = conv_norm(in_channels, scale_channels(64, width), 3, nn.ReLU)
-    blocks, channels = staged(stages, scale_channels(64, width), width, block, divisor)
-    return ImageClassifier([stem, *blocks], channels, num_classes)
+# Each stage: channels, blocks, stride of the first block.
+STAGES_18 = ((64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2))
+STAGES_34 = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+STAGES_REGNET = ((24, 1, 1), (56, 1, 1), (152, 4, 2), (368, 7, 2))
+STAGES_DLA = ((64, 1, 1, 1), (128, 1, 2, 2), (256, 1, 2, 2), (512, 1, 2, 1))  # and the level
 
-
-@register_network("ResNet18")
-def resnet18(*, num_classes, in_channels, width) -> ImageClassifier:
-    """Basic blocks 2-2-2-2; 11,173,962 parameters at ten classes."""
-    return _network(STAGES_18, num_classes, in_channels, width, BasicBlock)
-
-
-@register_network("ResNet34")
-def resnet34(*, num_classes, in_channels, width) -> ImageClassifier:
-    """Basic blocks 3-4-6-3; 21,282,122 parameters at ten classes."""
-    return _network(STAGES_34, num_classes, in_channels, width, BasicBlock)
-
-
-@register_network("SENet18")
-def senet18(*, num_classes, in_channels, width) -> ImageClassifier:
-    """ResNet18's channels, no final normalisation; 11,260,354 parameters at ten classes."""
-    return _network(STAGES_18, num_classes, in_channels, width, PreActivationSEBlock)
-
-
-@register_network("RegNetX_200MF")
-def regnetx_200mf(*, num_classes, in_channels, width) -> ImageClassifier:
-    """Stages 24 56 152 368 with 1 1 4 7 blocks; 2,321,946 parameters at ten classes.
-
-    The groups of the 3x3 convolutions have 8 channels each, whatever the width; a stage that is
-    narrower is one group.
-    """
-    return _network(REGNET_STAGES, num_classes, in_channels, width, XBlock, GROUP_WIDTH)
-
-
-@register_network("SimpleDLA")
-def simple_dla(*, num_classes, in_channels, width) -> ImageClassifier:
-    """Convolutions 16 16 32, trees 64 128 256 512 of levels 1 2 2 1; 15,142,970 parameters."""
-    layers, channels = [], in_channels
-    for published in DLA_STEM:
-        layers.append(conv_norm(channels, scale_channels(published, width), 3, nn.ReLU))
-        channels = scale_channels(published, width)
-    trees, channels = staged(DLA_TREES, channels, width, AggregationTree)
-    return ImageClassifier([*layers, *trees], channels, num_classes)
+# With 11,173,962, 21,282,122, 11,260,354, 2,321,946 and 15,142,970 parameters at ten classes.
+register_blocks("ResNet18", stem=[64], block=basic_block, stages=STAGES_18)
+register_blocks("ResNet34", stem=[64], block=basic_block, stages=STAGES_34)
+register_blocks("SENet18", stem=[64], block=PreActivationSEBlock, stages=STAGES_18)
+register_blocks(
+    "RegNetX_200MF", stem=[64], block=x_block, stages=STAGES_REGNET, divisor=GROUP_WIDTH
+)
+register_blocks("SimpleDLA", stem=[16, 16, 32], block=AggregationTree, stages=STAGES_DLA)
