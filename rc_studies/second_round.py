@@ -180,7 +180,7 @@ def order_of_test_images(arrays, spec):
 
 def main():
     """Write the tables of disagreement of both campaigns of twins; needs CIFAR-10."""
-    from rc_utils.datasets.cache import stored
+    from rc_utils.datasets.load import stored
 
     arrays = stored("cifar10", data_dir())
     for name in CAMPAIGNS["twins"]:

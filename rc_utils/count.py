@@ -15,7 +15,7 @@ from rc_utils import correlation
 from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
 from rc_utils.counting.sampling import precision_of
-from rc_utils.datasets.cache import decode
+from rc_utils.datasets.load import decode
 
 _KEYS = ("x_train", "x", "points", "images")
 _ONE_SIZE = " (was it exported for one size of batch alone? give that as --batch-size)"

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from rc_utils.datasets import ImageTensor, load_dataset
-from rc_utils.datasets.cache import decode, write_cache
 from rc_utils.datasets.images import area_average
+from rc_utils.datasets.load import decode, write_cache
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_class_folders_are_resized_and_cropped_at_the_centre(tmp_path, monkeypat
     assert data.x_train.raw.amin(dim=(2, 3))[data.y_train == 1].tolist() == [[0, 200, 0]] * 7
     # They are decoded once, and anew when they change, a picture of the same size too.
     with monkeypatch.context() as patch:
-        patch.setattr("rc_utils.datasets.cache.decode", None)
+        patch.setattr("rc_utils.datasets.load.decode", None)
         assert same(load(), data)
         with pytest.raises(TypeError):  # nor are images of another folder taken for them
             load(root=shutil.copytree(root, tmp_path / "copy"))
@@ -228,7 +228,7 @@ def test_files_with_the_name_of_a_built_in_dataset_or_two_shapes_of_images_are_r
 ):
     cut = fruit | {"x_test": fruit["x_test"][:, :-2, :-2]}
     np.savez(tmp_path / "cut.npz", **cut)
-    with pytest.raises(ValueError, match=r"x_train has images of shape .* x_test of"):
+    with pytest.raises(ValueError, match=r"x_test is uint8 of shape .*, of one size"):
         load_dataset("cut")
     np.savez(tmp_path / "digits.npz", **fruit)
     with pytest.raises(ValueError, match=r"digits.npz has the name of a dataset that is built in"):

@@ -6,7 +6,7 @@ import pytest
 from rc_studies import power
 from rc_studies import second_round as rules
 from rc_utils import load_dataset
-from rc_utils.datasets.cache import stored
+from rc_utils.datasets.load import stored
 from rc_utils.paths import project_root
 
 

@@ -41,9 +41,6 @@ class ImageTensor:
     def __array__(self, dtype=None, copy=None):
         return self.all().cpu().numpy().astype(dtype or np.float32, copy=False)
 
-    def __repr__(self):
-        return f"ImageTensor(shape={tuple(self.shape)}, device='{self.device}')"
-
     def standardise(self, raw):
         """(raw - mean) / std, float32, for raw values (..., C, H, W) such as an augmented batch."""
         return torch.sub(raw, self._shift).mul_(self._scale)
@@ -115,10 +112,8 @@ def channel_stats(images):
     In raw units, from exact counts of the 256 values. A constant channel gets a standard deviation
     of one, so that it standardises to zeros.
     """
-    counts = np.zeros((images.shape[1], 256), dtype=np.int64)
-    for start in range(0, len(images), 1000):
-        for channel, count in enumerate(counts):
-            count += np.bincount(images[start : start + 1000, channel].ravel(), minlength=256)
+    channels = torch.from_numpy(images).transpose(0, 1)
+    counts = np.stack([c.flatten().bincount(minlength=256).numpy() for c in channels])
     values, weights = np.arange(256), counts / counts.sum(axis=1, keepdims=True)
     mean = weights @ values
     variance = (weights * (values - mean[:, None]) ** 2).sum(axis=1)

@@ -1,6 +1,11 @@
-"""`load_dataset`: one call for every dataset, and which of its samples are used."""
+"""`load_dataset`: one call for every dataset. Where it comes from, and which samples are used.
+
+Wherever they come from, the arrays of a dataset are a dict: x_train and x_test (N, H, W, C) uint8,
+y_train and y_test (N,) int64, names of the `classes`, and texts `source` and, if any, `note`.
+"""
 
 import hashlib
+import io
 import os
 from collections.abc import Sequence
 from numbers import Real
@@ -12,12 +17,14 @@ import torch
 
 from rc_utils import paths
 from rc_utils.checks import check_count, require, unknown_name
-from rc_utils.datasets.cache import DOWNLOADS, class_folders, decoded, stored
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
 
+BUILT_IN = {"shapes", "digits", "imagenet"}
+# Name -> the class of torchvision.
+DOWNLOADS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100", "mnist": "MNIST"}
 # Second entry of the seed of each random choice, so that no two choices share a stream.
-_STREAMS = {"train": 2, "test": 3, "label noise": 4, "split": 5}
+STREAMS = {"train": 2, "test": 3, "label noise": 4, "split": 5}
 
 
 def load_dataset(
@@ -61,61 +68,20 @@ def load_dataset(
     check_count("seed", seed, 0)
     chosen = {"n_train": n_train, "n_test": n_test, "seed": seed, "classes": classes}
     if name == "shapes":
-        arrays = _shapes(image_size or 16, **chosen)
+        arrays = shapes(image_size or 16, **chosen)
+    elif name == "digits":
+        arrays = choose(digits(seed), **chosen)
     elif name == "imagenet":
-        root, size = Path(root or folder / "imagenet"), image_size or 224
-        arrays = decoded(choose(class_folders(root, size), **chosen), root, size, folder)
+        root = Path(root or folder / "imagenet")
+        arrays = decoded(choose(class_folders(root), **chosen), root, image_size or 224, folder)
     else:
-        arrays = choose(_digits(seed) if name == "digits" else stored(name, folder), **chosen)
-    return _dataset(name, arrays, image_size, label_noise, seed).to(device)
+        arrays = choose(stored(name, folder), **chosen)
 
-
-def folder_with(name, data_dir=None):
-    """The data folder, where a dataset is known by its name or there; else ValueError."""
-    folder = Path(data_dir or paths.data_dir())
-    files = [path.stem for path in folder.glob("*.npz")]
-    known = {"shapes", "digits", "imagenet", *DOWNLOADS, *files}
-    fault = f"{folder / str(name)}.npz has the name of a dataset that is built in: rename it"
-    require(name not in {"shapes", "digits", "imagenet"} & set(files), fault)
-    if name not in known:
-        stem = str(name).removesuffix(".npz")
-        advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
-        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {advice}")
-    return folder
-
-
-def _shapes(image_size, *, n_train, n_test, classes, seed):
-    check_count("image_size", image_size, 8)
-    indices = resolve_classes(classes, SHAPE_NAMES)
-    names = tuple(SHAPE_NAMES[i] for i in indices)
-    arrays = {"classes": names, "source": f"rc_utils shapes, seed {seed}"}
-    for split, n in (("train", n_train or 2000), ("test", n_test or 4000)):
-        drawn = make_shapes(n, image_size=image_size, split=split, seed=seed, classes=indices)
-        arrays[f"x_{split}"], arrays[f"y_{split}"] = drawn
-    return arrays
-
-
-def _digits(seed):
-    """Scikit-learn's 1,797 digits of 8 x 8: the seed sets 36 of each class apart for testing."""
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    # The stored values are 0 to 16.
-    images = np.rint(images.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
-    order = balanced_order(labels, _stream(seed, "split"))
-    arrays = {"classes": tuple("0123456789"), "source": "scikit-learn load_digits"}
-    for split, part in (("train", order[360:]), ("test", order[:360])):
-        arrays |= {f"x_{split}": images[part], f"y_{split}": labels[part]}
-    return arrays
-
-
-def _dataset(name, arrays, image_size, label_noise, seed):
-    """The `Dataset` of arrays: images smaller and standardised, labels noisy, a hash of it all."""
-    classes, images = arrays["classes"], {}
+    names, images = arrays["classes"], {}
     for split in ("train", "test"):
         x = np.ascontiguousarray(arrays[f"x_{split}"].transpose(0, 3, 1, 2))
         images[split] = area_average(x, image_size or x.shape[-1])
-    labels = add_label_noise(arrays["y_train"], label_noise, len(classes), seed)
+    labels = add_label_noise(arrays["y_train"], label_noise, len(names), seed)
     digest = hashlib.sha256()
     for array in (images["train"], labels, images["test"], arrays["y_test"]):
         digest.update(f"{array.dtype.str} {array.shape}".encode())
@@ -128,18 +94,195 @@ def _dataset(name, arrays, image_size, label_noise, seed):
         y_train=torch.from_numpy(labels),
         x_test=ImageTensor(torch.from_numpy(images["test"]), mean, std),
         y_test=torch.from_numpy(arrays["y_test"]),
-        num_classes=len(classes),
-        class_names=classes,
+        num_classes=len(names),
+        class_names=names,
         provenance={key: text for key, text in texts.items() if text},
         y_train_true=torch.from_numpy(arrays["y_train"]) if label_noise else None,
-    )
+    ).to(device)
+
+
+def folder_with(name, data_dir=None):
+    """The data folder, where a dataset is known by its name or there; else ValueError."""
+    folder = Path(data_dir or paths.data_dir())
+    files = {path.stem for path in folder.glob("*.npz")}
+    fault = f"{folder / str(name)}.npz has the name of a dataset that is built in: rename it"
+    require(name not in BUILT_IN & files, fault)
+    known = BUILT_IN | files | set(DOWNLOADS)
+    if name not in known:
+        stem = str(name).removesuffix(".npz")
+        advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
+        raise ValueError(f"{unknown_name('dataset', name, known)}. Or {advice}")
+    return folder
+
+
+def shapes(image_size, *, n_train, n_test, classes, seed):
+    """The dataset of drawn shapes, in the size and number asked for."""
+    check_count("image_size", image_size, 8)
+    indices = resolve_classes(classes, SHAPE_NAMES)
+    names = tuple(SHAPE_NAMES[i] for i in indices)
+    arrays = {"classes": names, "source": f"rc_utils shapes, seed {seed}"}
+    for split, n in (("train", n_train or 2000), ("test", n_test or 4000)):
+        drawn = make_shapes(n, image_size=image_size, split=split, seed=seed, classes=indices)
+        arrays[f"x_{split}"], arrays[f"y_{split}"] = drawn
+    return arrays
+
+
+def digits(seed):
+    """Scikit-learn's 1,797 digits of 8 x 8: the seed sets 36 of each class apart for testing."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    # The stored values are 0 to 16.
+    images = np.rint(images.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
+    order = balanced_order(labels, stream(seed, "split"))
+    arrays = {"classes": tuple("0123456789"), "source": "scikit-learn load_digits"}
+    for split, part in (("train", order[360:]), ("test", order[:360])):
+        arrays |= {f"x_{split}": images[part], f"y_{split}": labels[part]}
+    return arrays
+
+
+def stored(name, folder):
+    """The dataset of folder/name.npz, downloaded first if it can be and is not there."""
+    path = folder / f"{name}.npz"
+    if name in DOWNLOADS and not path.exists():
+        write_cache(path, downloaded(name, folder))
+    return read_cache(path)
+
+
+def downloaded(name, folder):
+    """Arrays fetched by torchvision into `folder`; archives that lie there are checked and used."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        from filelock import FileLock
+        from torchvision import datasets
+
+        make = getattr(datasets, DOWNLOADS[name])
+        with FileLock(folder / f".{name}.lock"):  # of several processes one downloads
+            train, test = make(folder, download=True), make(folder, train=False, download=True)
+    except (ImportError, OSError, RuntimeError) as error:
+        raise FileNotFoundError(
+            f"{name} is not cached and could not be downloaded ({error}). "
+            f"Put {name}.npz, made by this call on another machine, into {folder.resolve()}."
+        ) from error
+    names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
+    arrays = {"classes": names, "source": f"torchvision {DOWNLOADS[name]}"}
+    for split, part in (("train", train), ("test", test)):
+        arrays |= {f"x_{split}": np.asarray(part.data), f"y_{split}": np.asarray(part.targets)}
+    return arrays
+
+
+def write_cache(path, arrays):
+    """Write the arrays of a dataset to path (npz, not compressed), whole or not at all."""
+    archive = io.BytesIO()
+    np.savez(archive, **arrays)
+    paths.write_atomically(path, archive.getbuffer())
+
+
+def read_cache(path):
+    """The dataset of an npz file; ValueError for a damaged one and arrays that are not as expected.
+
+    Nothing is unpickled, and the checksums of the zip archive are verified.
+    """
+    keys = ("x_train", "y_train", "x_test", "y_test", "classes", "source", "note")
+    with open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {key: archive[key] for key in keys if key in archive}
+            check_arrays(arrays)
+        except Exception as error:  # of whatever kind, depending on which bytes are wrong
+            fault = f"{path} is not a dataset as expected, or damaged ({error})"
+            advice = "Correct it, or put an intact copy in its place"
+            may_go = "what was downloaded or decoded may be deleted"
+            raise ValueError(f"{fault}. {advice}; {may_go}.") from error
+    for split in ("train", "test"):
+        x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
+        x = x if x.ndim == 4 else x[..., None]
+        arrays |= {f"x_{split}": x, f"y_{split}": y.astype(np.int64)}
+    names = arrays.get("classes", np.unique(arrays["y_train"])).tolist()
+    texts = {"source": str(arrays.get("source", path.name)), "note": str(arrays.get("note", ""))}
+    return arrays | texts | {"classes": tuple(map(str, names))}
+
+
+def check_arrays(arrays):
+    """Raise ValueError unless arrays of a file are square images and labels without a gap."""
+    for split in ("train", "test"):
+        x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
+        square = x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
+        fits = square and x.dtype == np.uint8 and x.shape[1:] == arrays["x_train"].shape[1:]
+        expected = "expected square uint8 images, (N, H, W, C) or (N, H, W), of one size"
+        require(fits, f"x_{split} is {x.dtype} of shape {x.shape}, {expected}")
+        fits = y.dtype.kind in "iu" and y.shape == x.shape[:1]
+        found = f"y_{split} is {y.dtype} of shape {y.shape}"
+        require(fits, f"{found}, expected {len(x)} integers")
+    labels = np.unique(arrays["y_train"])
+    number = len(arrays.get("classes", labels))
+    found = f"y_train has the labels {labels[:9]} for {number} classes"
+    in_order = np.array_equal(labels, np.arange(number))
+    require(in_order, f"{found}, expected 0, 1, ... without a gap")
+
+
+def class_folders(root):
+    """The dataset of root/{train,val}/<class>/ with the names of files in the place of images."""
+    from torchvision.datasets import ImageFolder
+
+    train, test = ImageFolder(root / "train"), ImageFolder(root / "val")
+    different = sorted(set(train.classes) ^ set(test.classes))
+    found = f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}"
+    require(not different, found)
+    arrays = {"classes": train.classes}
+    for split, part in (("train", train), ("test", test)):
+        files, labels = zip(*part.samples, strict=True)
+        arrays |= {f"x_{split}": np.array(files), f"y_{split}": np.array(labels)}
+    return arrays
+
+
+def decoded(arrays, root, size, folder):
+    """The dataset of `class_folders` with its images, decoded once and cached in folder.
+
+    The cache's name depends on root, files, their sizes and dates: a changed folder is read anew.
+    """
+    from tqdm import tqdm
+    from tqdm.contrib.concurrent import thread_map
+
+    files = [Path(name) for split in ("train", "test") for name in arrays[f"x_{split}"]]
+    listing = []
+    for file in files:
+        stat = file.stat()
+        listing.append((file.relative_to(root).as_posix(), stat.st_size, stat.st_mtime_ns))
+    contents = str(root.resolve()), arrays["classes"], listing
+    digest = hashlib.sha256(repr(contents).encode()).hexdigest()
+    path = folder / f"imagenet-{size}-{digest[:12]}.npz"
+    if not path.exists():
+        bar = {"desc": "decoding", "mininterval": 5, "tqdm_class": tqdm}
+        images = np.stack(thread_map(lambda file: decode(file, size), files, **bar))
+        train, test = np.split(images, [len(arrays["x_train"])])
+        source = f"class folders {root.name}, short side {size}, centre crop"
+        write_cache(path, arrays | {"x_train": train, "x_test": test, "source": source})
+    return read_cache(path)
+
+
+def decode(file, size):
+    """One image as (size, size, 3) uint8, its middle resized.
+
+    Raises ValueError for what is no image, and for pixels of more than 8 bits, whose range is
+    unknown.
+    """
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(file) as image:
+            mode, image = image.mode, image.convert("RGB")
+    except Exception as error:  # of whatever kind, depending on which bytes are wrong
+        raise ValueError(f"{file} cannot be decoded ({error}): replace or remove it") from error
+    require(mode[0] not in "IF", f"{file} has pixels of mode {mode}: save it with 8 bits")
+    return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
 
 
 def choose(arrays, *, n_train, n_test, classes, seed):
     """The chosen classes and samples of a dataset; labels are positions among the classes.
 
-    arrays: as of `read_cache`. n_train, n_test: None for all samples of these classes, in their
-    stored order; fewer are drawn by seed, class counts as equal as the data allow.
+    n_train, n_test: None for all samples of these classes, in their stored order; fewer are drawn
+    by seed, class counts as equal as the data allow.
     """
     names = arrays["classes"]
     indices = resolve_classes(classes, names)
@@ -152,13 +295,14 @@ def choose(arrays, *, n_train, n_test, classes, seed):
         found = f"there are {len(kept)} {split} samples in the {len(indices)} chosen classes"
         require(len(kept) >= (n or 1), f"n_{split} is {n}, but {found}")
         if n is not None:
-            kept = kept[balanced_order(labels[kept], _stream(seed, split))[:n]]
+            kept = kept[balanced_order(labels[kept], stream(seed, split))[:n]]
         chosen |= {f"x_{split}": arrays[f"x_{split}"][kept], f"y_{split}": labels[kept]}
     return chosen
 
 
-def _stream(seed, purpose):
-    return np.random.default_rng([seed, _STREAMS[purpose]])
+def stream(seed, purpose):
+    """Random numbers of `seed` for one purpose, of STREAMS."""
+    return np.random.default_rng([seed, STREAMS[purpose]])
 
 
 def balanced_order(labels, rng):
@@ -184,7 +328,7 @@ def resolve_classes(classes, names):
 
 def add_label_noise(labels, fraction, num_classes, seed):
     """Replace round(fraction * N) random labels, each by another class drawn uniformly."""
-    rng = _stream(seed, "label noise")
+    rng = stream(seed, "label noise")
     wrong = rng.permutation(len(labels))[: round(fraction * len(labels))]
     noisy = labels.copy()
     noisy[wrong] = (labels[wrong] + rng.integers(1, num_classes, len(wrong))) % num_classes
