@@ -13,7 +13,6 @@ as well, although nothing is linear there. Corners of max-pooling, of maxima alo
 """
 
 import copy
-import inspect
 import math
 
 import numpy as np
@@ -54,7 +53,7 @@ def distance_from_init(network, initial):
     Over all weight matrices and kernels; parameters of fewer than two dimensions are left out, as
     in the definition (v1 App. B, Example 1).
     """
-    _check_weights(network)
+    check_weights(network)
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
     moved = [(w - w0.to(w.device)).detach() for w, w0 in pairs if w.dim() >= 2]
     squares = [step.double().square().sum() for step in moved]
@@ -65,11 +64,10 @@ def distance_from_init(network, initial):
 def log_spectral_product(network):
     """Natural logarithm of the product of the spectral norms of all weight matrices and kernels.
 
-    A kernel (out, in, k, k) counts as the matrix (out, in k k). The product bounds the Lipschitz
-    constant of a network of matrices and 1-Lipschitz activations; with normalisation layers, which
-    rescale every layer, it bounds nothing.
+    A kernel (out, in, k, k) counts as the matrix (out, in k k). With normalisation layers, which
+    rescale every layer, the product bounds no Lipschitz constant.
     """
-    _check_weights(network)
+    check_weights(network)
     matrices = [w.detach().double().flatten(1) for w in network.parameters() if w.dim() >= 2]
     return float(sum(torch.linalg.matrix_norm(matrix, 2).log() for matrix in matrices))
 
@@ -81,11 +79,11 @@ def log_path_norm(network, x):
     The natural logarithm. For a ReLU network the root of the sum, over all paths from an input or a
     bias to an output, of the products of their squared weights (Neyshabur et al. 2015, Norm-based
     capacity control in neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic
-    generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode.
-    An activation has the slope that it has for large inputs, 1. Sigmoid gates and max-pools are
-    applied as they are. Of x only the shape is used. Cost: one forward pass in float64.
+    generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode,
+    an activation the identity, which it is for large inputs. Sigmoid gates and max-pools are
+    applied as they are. Of x only the shape is used.
     """
-    _check_weights(network)
+    check_weights(network)
     squared = copy.deepcopy(network).eval().double()
     for norm in squared.modules():
         if isinstance(norm, _BatchNorm):
@@ -102,6 +100,17 @@ def log_path_norm(network, x):
     with UnitInputs(lambda z: z):
         total = squared(ones).sum()
     return float(total.log()) / 2
+
+
+def check_weights(network):
+    """Raise ValueError where the weight of a layer is computed from parameters and is not one."""
+    for name, module in network.named_modules():
+        hooks = {type(hook).__name__ for hook in module._forward_pre_hooks.values()}
+        computed = "WeightNorm" in hooks or any(key.endswith("_orig") for key in module._parameters)
+        found = f"the weight of layer {name!r} is computed (parametrisation, weight norm, pruning)"
+        advice = "make it plain by remove_parametrizations, remove_weight_norm or prune.remove"
+        plain = not computed and not parametrize.is_parametrized(module)
+        require(plain, f"{found}: {advice} of torch.nn.utils")
 
 
 def sharpness(network, x, y, tolerance=0.05):
@@ -136,20 +145,6 @@ def sharpness(network, x, y, tolerance=0.05):
         return float(eigsh(hessian, k=1, return_eigenvectors=False, **lanczos)[0])
 
 
-def _check_weights(network):
-    """Raise ValueError where the weight of a layer is computed from parameters and is not one."""
-    for name, module in network.named_modules():
-        hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
-        computed = any("orm" in hook or "run" in hook for hook in hooks)
-        computed = computed or any(key.endswith("_orig") for key in module._parameters)
-        found = (
-            f"the weight of layer {name!r} is computed (a parametrisation, weight norm, pruning)"
-        )
-        advice = "make it plain by remove_parametrizations, remove_weight_norm or prune.remove"
-        plain = not computed and not parametrize.is_parametrized(module)
-        require(plain, f"{found}: {advice} of torch.nn.utils")
-
-
 def output_margin(network, x, y):
     """`gamma(W)`, the mean over (x, y) of `f(x)_y - max_{i != y} f(x)_i` (v1 App. B), in logits."""
     total = 0.0
@@ -160,10 +155,7 @@ def output_margin(network, x, y):
 
 
 def input_gradient(network, x, y):
-    """Mean Euclidean norm of the gradient of the output margin with respect to the image.
-
-    Over (x, y): a local Lipschitz constant at the data.
-    """
+    """Mean over (x, y) of the Euclidean norm of the gradient of the output margin by the image."""
     _, norms = _margins_and_gradients(network, x, y)
     return float(norms.sum()) / len(y)
 
@@ -184,8 +176,7 @@ def jacobian_norm(network, x):
     """Mean over x of `|J(x)|_F`, `J = d softmax(f(x)) / d x`, of shape (num_classes, C H W).
 
     Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.1, who take test
-    images. Each row of J is one gradient, without sampling. Cost: one forward and num_classes
-    backward passes per image.
+    images. Each row of J is one gradient, without sampling.
     """
     total = 0.0
     with undisturbed(network, x.device), torch.enable_grad():
@@ -223,10 +214,13 @@ def _margins_and_gradients(network, x, y):
     return torch.cat(margins).detach().double(), torch.cat(norms)
 
 
-def mixup_curve(network, x, y, classes, seed=0):
-    """List of A(u) of `mixup_accuracy` at u = 0, 0.2, ..., 1.
+def mixup_curve(network, x, y, classes="all", seed=0):
+    """Shares A(u) of mixtures that get the label of their nearer end, at u = 0, 0.2, ..., 1: list.
 
-    classes: of the ends, "all", "inter", "intra".
+    Mixtures (1 - u/2) x_i + u/2 x_j and the label y_i, over both ends of 1,000 segments: the
+    perturbation response curve of Schiff et al. 2021, Predicting deep neural network generalization
+    with perturbation response curves, Sec. 3, with mixup as the perturbation. `classes`: "all"
+    segments, "inter" for those between different labels, "intra" for 500 others, of one label.
     """
     if classes == "intra":
         pairs = _intra_pairs(y)
@@ -243,40 +237,29 @@ def mixup_curve(network, x, y, classes, seed=0):
     return right.mean(0).tolist()
 
 
-def mixup_accuracy(network, x, y, seed=0):
-    """Area under the mixup curve, int_0^1 A(u) du, in [0, 1], over all segments.
+def mixup_accuracy(curve):
+    """Area under a `mixup_curve` A, int_0^1 A(u) du, in [0, 1]."""
+    return float(trapezoid(curve, MAGNITUDES))
 
-    Their ends are of equal and of different labels. A(u) is the share of mixtures (1 - u/2) x_i +
-    u/2 x_j that get the label y_i of the nearer end, over both ends of every segment: the
-    perturbation response curve of Schiff et al. 2021 (Sec. 3) with mixup as the perturbation.
-    Cost: 11,000 forward passes, for 1,000 segments.
+
+def gi_score(curve):
+    """Gi-score of a `mixup_curve` A: int_0^1 (u - int_0^u A(v) dv) du.
+
+    0 for a perfect curve, 1/2 where no mixture is right. The area between the cumulated curve and
+    that of a network which is always right, as the Gini coefficient has it (Schiff et al. 2021,
+    Sec. 3).
     """
-    return float(trapezoid(mixup_curve(network, x, y, "all", seed), MAGNITUDES))
-
-
-def gi_score(network, x, y, classes="inter", seed=0):
-    """Gi-score of mixup: int_0^1 (u - int_0^u A(v) dv) du.
-
-    0 for a perfect curve, 1/2 where no mixture is right. The area between the cumulated curve A of
-    `mixup_accuracy` and that of a network which is always right, as the Gini coefficient has it
-    (Schiff et al. 2021, Predicting deep neural network generalization with perturbation response
-    curves, Sec. 3). `classes`: "inter" for pairs of different labels, "intra" for those of one.
-    Cost: that of `mixup_accuracy`; half of it for "intra".
-    """
-    curve = mixup_curve(network, x, y, classes, seed)
     cumulated = cumulative_trapezoid(curve, MAGNITUDES, initial=0)
     return float(trapezoid(MAGNITUDES - cumulated, MAGNITUDES))
 
 
-def pal_score(network, x, y, classes="inter", seed=0):
-    """Pal-score of mixup: int_0.4^1 F(u) du / int_0^0.1 F(u) du with F(u) = int_0^u A(v) dv.
+def pal_score(curve):
+    """Pal-score of a `mixup_curve`: int_0.4^1 F(u) du / int_0^0.1 F(u) du, F(u) = int_0^u A(v) dv.
 
     84 for a perfect curve. Areas below the cumulated curve of the strongest 60 % and the weakest 10
-    % of the perturbations, as the Palma ratio has it (Schiff et al. 2021, Sec. 3 and Fig. 1). A and
-    `classes` as in `gi_score`, A linear between its six points; 0 where no mixture near an image
-    gets its label.
+    % of the perturbations, as the Palma ratio has it (Schiff et al. 2021, Sec. 3 and Fig. 1), A
+    linear between its six points; 0 where no mixture near an image gets its label.
     """
-    curve = mixup_curve(network, x, y, classes, seed)
     u = np.linspace(0, 1, 1001)
     cumulated = cumulative_trapezoid(np.interp(u, MAGNITUDES, curve), u, initial=0)
     weak, strong = u <= 0.1 + 1e-9, u >= 0.4 - 1e-9
@@ -291,8 +274,8 @@ def boundary_thickness(network, x, seed=0):
     bounds of g. Theirs are segments from images to adversarial examples; here they are between
     training images, those of different predicted classes i and j at their ends, and a point where
     a third class wins is outside, which they do not ask for: it is on no boundary between i and j.
-    Neither end comes first: the mean over both directions is taken. 0 where every segment has one
-    class at both ends. Unit: Euclidean distance of images. Cost: that of `mixup_accuracy`.
+    The mean over both directions; 0 where every segment has one class at both ends. Unit: Euclidean
+    distance of images.
     """
     pairs = vertex_indices(len(x), num_samples=COUNTED_SEGMENTS, distinct=2, seed=seed)
     scores = _scores_along(network, x, pairs)
@@ -343,12 +326,11 @@ class UnitInputs(TorchFunctionMode):
 
     def __init__(self, visit):
         super().__init__()
-        self.visit, self.found = visit, False
+        self.visit = visit
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "").strip("_")
         if name in ACTIVATIONS:
-            self.found = True
             instead = self.visit(args[0] if args else kwargs["input"])
             return func(*args, **kwargs) if instead is None else instead
         found = f"the network calls {name}, whose bends this measure does not count"
@@ -359,21 +341,21 @@ class UnitInputs(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _visit_units(network, device, batches, visit):
-    """Call `visit` with the signs (points, units), True for > 0, at every activation of batches."""
+def unit_signs(network, batch):
+    """Whether the input of each unit is above 0: a list of (points, units), one an activation."""
+    signs = []
 
-    def visit_signs(z):
+    def visit(z):
         found = f"an activation has shape {tuple(z.shape)} for {len(batch)} points"
         expected = "this measure needs the points along its first axis"
         require(z.ndim and len(z) == len(batch), f"{found}: {expected}")
-        visit((z > 0).reshape(len(z), -1))
+        signs.append((z > 0).reshape(len(z), -1))
 
-    units = UnitInputs(visit_signs)
-    with undisturbed(network, device), units:
-        for batch in batches:
-            network(batch)
+    with undisturbed(network, batch.device), UnitInputs(visit):
+        network(batch)
     found = "no activation was found in the network"
-    require(units.found, f"{found}: this measure sees ReLU and its kin, of torch, alone")
+    require(signs, f"{found}: this measure sees ReLU and its kin, of torch, alone")
+    return signs
 
 
 def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
@@ -382,53 +364,44 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
     Signs are 0 or 1. z_1, z_2, ... are equally spaced on a segment. The sum is the number of
     transitions of Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.2;
     their trajectories are closed and within a class. For ReLU networks it is the number of linear
-    pieces, a lower bound where a unit changes twice between neighbouring points: on a trained
-    ResNet18 of width 8, 51 points found 8,759 of the 8,809 pieces that `exact_segment` finds.
-    Cost: 4,080 forward passes. Raises ValueError for a network without an activation that is known
-    here, and for one that calls another function of torch that bends (`OTHER_BENDS`).
+    pieces, a lower bound where a unit changes twice between neighbouring points. Raises ValueError
+    for a network without an activation that is known here, and for one that calls another function
+    of torch that bends (`OTHER_BENDS`).
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
-    pairs = vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed)
     t = torch.linspace(0, 1, num_points, dtype=dtype, device=device)
     t = t.view(-1, *[1] * (len(x.shape) - 1))
-    ends = (gather(x, pair, device, dtype) for pair in pairs)
-    changes = []
-
-    def visit(signs):
-        changes.append((signs[1:] != signs[:-1]).sum())
-
-    _visit_units(network, device, (torch.lerp(*two, t) for two in ends), visit)
-    return 1 + sum(int(count) for count in changes) / num_segments
+    changes = 0
+    for pair in vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed):
+        points = torch.lerp(*gather(x, pair, device, dtype), t)
+        changes += sum((s[1:] != s[:-1]).sum() for s in unit_signs(network, points))
+    return 1 + int(changes) / num_segments
 
 
 def local_complexity(network, x, radius=0.005):
     """Share of units whose sign is not the same at all x +- radius v_p, p = 1 ... 20, in [0, 1].
 
-    The mean over x. The vertices of a cross-polytope around x; v_p are orthonormal, drawn with a
-    fixed seed, the same for every x, at most as many as an image has numbers. Humayun et al. 2024,
-    Deep networks always grok and here is why, Sec. 3, with the radius and number of vertices of
-    their code; theirs is the number of units by layer, here all have one weight. Cost: 40 forward
-    passes per image. Raises ValueError as `linear_pieces`.
+    The mean over x. v_p are orthonormal, drawn with a fixed seed, the same for every x, at most as
+    many as an image has numbers. Humayun et al. 2024, Deep networks always grok and here is why,
+    Sec. 3, with the radius and number of vertices of their code; theirs is the number of units by
+    layer, here all have one weight. Raises ValueError as `linear_pieces`.
     """
     classifier = as_classifier(network, x)
-    device, dtype = classifier.device, classifier.dtype
     size = x[0].numel()
     orthonormal, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((size, min(20, size))))
-    frame = torch.from_numpy(orthonormal.T.copy()).view(-1, *x.shape[1:]).to(device, dtype)
+    frame = torch.from_numpy(orthonormal.T.copy()).view(-1, *x.shape[1:])
+    frame = frame.to(classifier.device, classifier.dtype)
     offsets = radius * torch.cat([frame, -frame])
-    changed, sizes = [], []
-
-    def visit(signs):
-        signs = signs.view(-1, len(offsets), signs.shape[1])
-        changed.append((signs.any(1) & ~signs.all(1)).sum())
-        sizes.append(signs[:, 0].numel())
-
+    changed, number = 0, 0
     step = max(1, images_per_batch(x, 500) // len(offsets))
-    centres = (x[start : start + step].to(device, dtype) for start in range(0, len(x), step))
-    batches = ((images[:, None] + offsets).flatten(0, 1) for images in centres)
-    _visit_units(network, device, batches, visit)
-    return sum(int(count) for count in changed) / sum(sizes)
+    for start in range(0, len(x), step):
+        images = x[start : start + step].to(offsets)
+        for signs in unit_signs(network, (images[:, None] + offsets).flatten(0, 1)):
+            around = signs.view(len(images), len(offsets), -1)
+            changed += (around.any(1) & ~around.all(1)).sum()
+            number += around[:, 0].numel()
+    return int(changed) / number
 
 
 def some_images(images, labels, number):
@@ -439,18 +412,21 @@ def some_images(images, labels, number):
     return images[index], labels[index]
 
 
-def _at_images(function, number=None, *, split="train", **options):
-    """A measure of images: all, or `number` where it costs more than one pass."""
-    takes_labels = "y" in inspect.signature(function).parameters
+def _of_images(function, number=None, split="train"):
+    """A measure of images and labels, all of them or about `number`."""
 
     def value(network, initial, data):
         images, labels = getattr(data, f"x_{split}"), getattr(data, f"y_{split}")
         if number is not None:
             images, labels = some_images(images, labels, number)
-        given = (images, labels) if takes_labels else (images,)
-        return function(network, *given, **options)
+        return function(network, images, labels)
 
     return value
+
+
+def _of_curve(score, classes="all", seed=0):
+    """A measure of the mixup curve of the training images."""
+    return _of_images(lambda network, x, y: score(mixup_curve(network, x, y, classes, seed)))
 
 
 # Name -> a number, or a list of numbers, of (network, the same network at its start, data).
@@ -461,27 +437,27 @@ def _at_images(function, number=None, *, split="train", **options):
 # cumulated one, `jacobian_norm` was taken at training images.
 MEASURES = {
     "distance_from_init": lambda network, initial, data: distance_from_init(network, initial),
-    "margin": _at_images(output_margin),
-    "margin_over_gradient": _at_images(margin_over_gradient, 3000),
+    "margin": _of_images(output_margin),
+    "margin_over_gradient": _of_images(margin_over_gradient, 3000),
     "num_parameters": lambda network, initial, data: sum(p.numel() for p in network.parameters()),
-    "sharpness": _at_images(sharpness, 250),
+    "sharpness": _of_images(sharpness, 250),
     "log_spectral_product": lambda network, initial, data: log_spectral_product(network),
-    "log_path_norm": _at_images(log_path_norm),
-    "input_gradient": _at_images(input_gradient),
-    "jacobian_norm_test": _at_images(jacobian_norm, 250, split="test"),
-    "mixup_accuracy": _at_images(mixup_accuracy),
-    "mixup_accuracy_own": _at_images(mixup_accuracy, seed=OWN),
-    "gi_score_inter": _at_images(gi_score, classes="inter"),
-    "gi_score_inter_own": _at_images(gi_score, classes="inter", seed=OWN),
-    "gi_score_intra": _at_images(gi_score, classes="intra"),
-    "pal_score_inter_own": _at_images(pal_score, classes="inter", seed=OWN),
-    "pal_score_intra_own": _at_images(pal_score, classes="intra"),
-    "mixup_curve_inter": _at_images(mixup_curve, classes="inter", seed=OWN),
-    "mixup_curve_intra": _at_images(mixup_curve, classes="intra"),
-    "boundary_thickness_own": _at_images(boundary_thickness, seed=OWN),
-    "linear_pieces": _at_images(linear_pieces),
-    "linear_pieces_own": _at_images(linear_pieces, seed=OWN),
-    "local_complexity": _at_images(local_complexity, 100),
+    "log_path_norm": _of_images(lambda network, x, y: log_path_norm(network, x)),
+    "input_gradient": _of_images(input_gradient),
+    "jacobian_norm_test": _of_images(lambda network, x, y: jacobian_norm(network, x), 250, "test"),
+    "mixup_accuracy": _of_curve(mixup_accuracy),
+    "mixup_accuracy_own": _of_curve(mixup_accuracy, seed=OWN),
+    "gi_score_inter": _of_curve(gi_score, "inter"),
+    "gi_score_inter_own": _of_curve(gi_score, "inter", OWN),
+    "gi_score_intra": _of_curve(gi_score, "intra"),
+    "pal_score_inter_own": _of_curve(pal_score, "inter", OWN),
+    "pal_score_intra_own": _of_curve(pal_score, "intra"),
+    "mixup_curve_inter": _of_curve(list, "inter", OWN),
+    "mixup_curve_intra": _of_curve(list, "intra"),
+    "boundary_thickness_own": _of_images(lambda network, x, y: boundary_thickness(network, x, OWN)),
+    "linear_pieces": _of_images(lambda network, x, y: linear_pieces(network, x)),
+    "linear_pieces_own": _of_images(lambda network, x, y: linear_pieces(network, x, seed=OWN)),
+    "local_complexity": _of_images(lambda network, x, y: local_complexity(network, x), 100),
 }
 
 

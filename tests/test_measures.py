@@ -123,30 +123,30 @@ def grey(*levels):
 
 def test_mixup_scores_of_a_threshold():
     """A(u) is 1 up to 0.6, where mixtures of one end pass the threshold; linear; then 0.5."""
-    network, x, y = threshold(0.32), grey(0.0, 1.0), torch.tensor([0, 1])
-    assert measures.mixup_accuracy(network, x, y) == pytest.approx(0.6 + 0.2 * 0.75 + 0.2 * 0.5)
-    assert measures.gi_score(network, x, y) == pytest.approx(0.2 * 0.025 + 0.2 * 0.1)
+    y = torch.tensor([0, 1])
+    curve = measures.mixup_curve(threshold(0.32), grey(0.0, 1.0), y)
+    assert measures.mixup_accuracy(curve) == pytest.approx(0.6 + 0.2 * 0.75 + 0.2 * 0.5)
+    assert measures.gi_score(curve) == pytest.approx(0.2 * 0.025 + 0.2 * 0.1)
     # F(u) = u up to 0.6; then 0.6 + s - s^2 / 0.8 over 0.2, and 0.75 + s / 2 over the last 0.2.
     strong = (0.6**2 - 0.4**2) / 2 + (0.12 + 0.02 - 0.008 / 2.4) + (0.15 + 0.01)
-    assert measures.pal_score(network, x, y) == pytest.approx(strong / 0.005, rel=1e-5)
+    assert measures.pal_score(curve) == pytest.approx(strong / 0.005, rel=1e-5)
     # A perfect curve has 84 times the area near the image; the midpoint is of one end: A(1) = 0.5.
-    score = measures.pal_score(threshold(0.51), grey(0.0, 1.0), y)
+    score = measures.pal_score(measures.mixup_curve(threshold(0.51), grey(0.0, 1.0), y, "inter"))
     assert score == pytest.approx(84 - 0.5 * 0.2**2 / 6 / 0.005, rel=1e-5)
     # Half of the mixtures next to the image at 0.4, which is beyond, are wrong: A = 0.5, 0.5, 1.
-    network, x, y = threshold(0.33), grey(0.0, 0.4), torch.tensor([0, 0])
-    area = 0.2 * 0.05 + 0.2 * 0.125 + 0.6 * 0.15
-    assert measures.gi_score(network, x, y, "intra") == pytest.approx(area)
+    curve = measures.mixup_curve(threshold(0.33), grey(0.0, 0.4), torch.tensor([0, 0]), "intra")
+    assert measures.gi_score(curve) == pytest.approx(0.2 * 0.05 + 0.2 * 0.125 + 0.6 * 0.15)
     # F(u) = u / 2 up to 0.2; 0.1 + s / 2 + s^2 / 0.8 over 0.2; then 0.25 + (u - 0.4).
     strong = 0.25 * 0.6 + 0.6**2 / 2
-    assert measures.pal_score(network, x, y, "intra") == pytest.approx(strong / 0.0025, rel=1e-5)
+    assert measures.pal_score(curve) == pytest.approx(strong / 0.0025, rel=1e-5)
 
 
 def test_one_logit_is_the_second_of_two_of_which_the_first_is_0():
     two, x, y = threshold(0.32, slope=9.0), grey(0.0, 0.3, 1.0), torch.tensor([0, 1, 1])
     one = torch.nn.Sequential(two, torch.nn.Linear(2, 1, bias=False))
     one[1].weight = torch.nn.Parameter(torch.tensor([[0.0, 1.0]]), requires_grad=False)
-    names = "mixup_accuracy gi_score pal_score sharpness output_margin input_gradient"
-    for name in (*names.split(), "margin_over_gradient", "boundary_thickness", "jacobian_norm"):
+    names = "mixup_curve sharpness output_margin input_gradient margin_over_gradient"
+    for name in (*names.split(), "boundary_thickness", "jacobian_norm"):
         measure = getattr(measures, name)
         given = (x,) if name in ("boundary_thickness", "jacobian_norm") else (x, y)
         assert measure(one, *given) == pytest.approx(measure(two, *given), rel=1e-5) != 0, name
