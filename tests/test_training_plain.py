@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from rc_utils.counting.sampling import vertex_indices
 from rc_utils.networks import build_network
 from rc_utils.training import TrainConfig, evaluate, train
-from rc_utils.training.augmentation import points_between, random_labels
+from rc_utils.training.augmentation import PointsBetween, random_labels
 
 ALL = {"crop_padding": 1, "flip_probability": 0.3, "mixup_alpha": 2.0}
 CASES = [ALL | {"optimizer": "sgd", "schedule": schedule} for schedule in ("cosine", "constant")]
@@ -158,13 +158,14 @@ def test_random_labels_know_nothing_of_the_true_ones_and_come_first(tiny_data):
 @pytest.mark.parametrize("kind", ["nearer", "third"])
 def test_points_between_lie_on_pairs_that_are_not_counted(tiny_data, kind):
     config = dataclasses.replace(CONFIG, between_share=2.0, between_labels=kind)
-    between = points_between(config, tiny_data)
+    between = PointsBetween(config, tiny_data)
     pairs, labels = between.pairs, tiny_data.y_train[between.pairs]
     drawn = vertex_indices(200, num_samples=1000, distinct=2, seed=0).tolist()
     counted = {frozenset(pair) for pair in drawn}
     assert len(pairs) == 400
     assert not counted & {frozenset(pair) for pair in pairs.tolist()}
-    x, y = between.batch(tiny_data.x_train, 390, 20)  # goes round
+    between.next(390)
+    x, y = between.next(20)  # goes round
     assert torch.equal(y, torch.cat([between.y[390:], between.y[:10]]))
     first, second = tiny_data.x_train[pairs[399, :1]], tiny_data.x_train[pairs[399, 1:]]
     alpha = float(between.alpha[399])
@@ -181,14 +182,10 @@ def test_points_between_lie_on_pairs_that_are_not_counted(tiny_data, kind):
 
 def test_points_between_are_trained_on_with_the_images(tiny_data):
     config = dataclasses.replace(CONFIG, between_share=0.25, between_labels="third")
-    plain = network_of()
-    between, place = points_between(config, tiny_data), 0
+    plain, between = network_of(), PointsBetween(config, tiny_data)
 
     def step(x, y):
-        nonlocal place
-        number = round(0.25 * len(y))
-        x_between, y_between = between.batch(tiny_data.x_train, place, number)
-        place += number
+        x_between, y_between = between.next(round(0.25 * len(y)))
         own = F.cross_entropy(plain(x), y, reduction="sum")
         ((own + F.cross_entropy(plain(x_between), y_between, reduction="sum")) / len(y)).backward()
 

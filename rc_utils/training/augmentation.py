@@ -1,7 +1,5 @@
 """Random parts of a batch: crops, flips, mixup, points between images, random labels."""
 
-import dataclasses
-
 import numpy as np
 import torch
 from torch.nn import functional as F
@@ -40,6 +38,23 @@ def draw_epoch(config, n, rng):
     return np.concatenate(draws, axis=1), weights
 
 
+def augmented(config, data, draws, weight):
+    """The batch that `draws` (5, B) and `weight` ask for: images, labels, partners' labels.
+
+    For a mixup weight w < 1 the images are w x + (1 - w) x[partner] (Zhang et al. 2018), and the
+    loss is w CE(logits, labels) + (1 - w) CE(logits, partners' labels).
+    """
+    images, y, partner = data.x_train, data.y_train[draws[0]], draws[4]
+    if config.crop_padding or config.flip_probability:
+        raw = crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
+        x = images.standardise(raw)
+    else:
+        x = images[draws[0]]
+    if weight < 1:
+        x = weight * x + (1 - weight) * x[partner]
+    return x, y, y[partner]
+
+
 def crop_and_flip(images, padding, shifts, flips):
     """Crop to the same size after `padding` pixels of black border, then flip some (v1 App. F).
 
@@ -57,24 +72,6 @@ def crop_and_flip(images, padding, shifts, flips):
     return picked.permute(0, 3, 1, 2).contiguous()
 
 
-def augmented(config, data, draws, weight):
-    """The batch that `draws` (5, B) and `weight` ask for: images, labels, partners' labels.
-
-    As `draw_epoch` makes them. The images are cropped, flipped and standardised, and for a mixup
-    weight w < 1 the combinations w x + (1 - w) x[partner] (Zhang et al. 2018): then the loss is w
-    CE(logits, labels) + (1 - w) CE(logits, partners' labels).
-    """
-    images, y, partner = data.x_train, data.y_train[draws[0]], draws[4]
-    if config.crop_padding or config.flip_probability:
-        raw = crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
-        x = images.standardise(raw)
-    else:
-        x = images[draws[0]]
-    if weight == 1:
-        return x, y, y
-    return weight * x + (1 - weight) * x[partner], y, y[partner]
-
-
 def random_labels(config, data):
     """Labels (N,) for the training images, uniform over the classes, by the seed of `config`."""
     rng = np.random.default_rng([config.seed, RANDOM_LABELS])
@@ -82,52 +79,42 @@ def random_labels(config, data):
     return torch.from_numpy(labels).to(data.y_train.device)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class PointsBetween:
-    """Points (1 - alpha) x_i + alpha x_j: pairs (M, 2) of i, j; alpha (M, 1, 1, 1); labels (M,)."""
+    """Points (1 - alpha) x_i + alpha x_j for the share `between_share` of the training images.
 
-    pairs: torch.Tensor
-    alpha: torch.Tensor
-    y: torch.Tensor
-
-    def batch(self, images, start, number):
-        """(x (number, C, H, W), y (number,)) of the points from `start` on, going round."""
-        index = torch.arange(start, start + number, device=self.y.device) % len(self.y)
-        first, second = images[self.pairs[index, 0]], images[self.pairs[index, 1]]
-        return torch.lerp(first, second, self.alpha[index]), self.y[index]
-
-
-def points_between(config, data):
-    """`PointsBetween` for the share `between_share` of the training images; None for none.
-
-    Pairs are uniform over pairs of different images, without those that a count with seed 0 looks
-    at. between_labels "nearer": alpha is uniform in [0, 1], and a point has the label of the nearer
-    image. "third": alpha is 1/2, and a label is drawn uniformly from the classes of neither image.
+    Pairs (M, 2) of i, j are uniform over pairs of different images, without those that a count with
+    seed 0 looks at. between_labels "nearer": alpha is uniform in [0, 1], and a point has the label
+    of the nearer image. "third": alpha is 1/2, and a label is drawn uniformly from the classes of
+    neither image.
     """
-    number, n = round(config.between_share * len(data.y_train)), len(data.y_train)
-    if not config.between_share:
-        return None
-    none = f"between_share={config.between_share:g}: no batch holds a point"
-    in_batch = round(config.between_share * min(config.batch_size, n))
-    require(in_batch > 0, f"{none}; raise it or the batch size")
-    rng = np.random.default_rng([config.seed, POINTS_BETWEEN])
-    pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
-    counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
-    # One number for each unordered pair.
-    numbers, taken = (p.min(1) * n + p.max(1) for p in (pairs, counted))
-    pairs = pairs[~np.isin(numbers, taken)][:number]
-    few = f"between_share: too few pairs of {n} images are not counted; give more images"
-    require(len(pairs) == number, few)
-    labels = data.y_train.cpu().numpy()[pairs]
-    if config.between_labels == "nearer":
-        alpha = rng.random(number)
-        y = np.where(alpha < 0.5, labels[:, 0], labels[:, 1])
-    else:
-        fault = "between_labels 'third' needs a third class, and there are two"
-        require(data.num_classes > 2, fault)
-        alpha = np.full(number, 0.5)
-        chance = rng.random((number, data.num_classes))
-        np.put_along_axis(chance, labels, -1.0, axis=1)
-        y = chance.argmax(1)
-    arrays = (pairs, alpha.astype(np.float32).reshape(-1, 1, 1, 1), y)
-    return PointsBetween(*(torch.from_numpy(array).to(data.y_train.device) for array in arrays))
+
+    def __init__(self, config, data):
+        n, rng = len(data.y_train), np.random.default_rng([config.seed, POINTS_BETWEEN])
+        number, device = round(config.between_share * n), data.y_train.device
+        pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
+        counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
+        # One number for each unordered pair.
+        numbers, taken = (p.min(1) * n + p.max(1) for p in (pairs, counted))
+        pairs = pairs[~np.isin(numbers, taken)][:number]
+        few = f"between_share: too few pairs of {n} images are not counted; give more images"
+        require(len(pairs) == number, few)
+        labels = data.y_train.cpu().numpy()[pairs]
+        if config.between_labels == "nearer":
+            alpha = rng.random(number)
+            y = np.where(alpha < 0.5, labels[:, 0], labels[:, 1])
+        else:
+            alpha = np.full(number, 0.5)
+            chance = rng.random((number, data.num_classes))
+            np.put_along_axis(chance, labels, -1.0, axis=1)
+            y = chance.argmax(1)
+        self.images, self.start = data.x_train, 0
+        self.pairs, self.y = torch.from_numpy(pairs).to(device), torch.from_numpy(y).to(device)
+        alpha = alpha.astype(np.float32).reshape(-1, 1, 1, 1)
+        self.alpha = torch.from_numpy(alpha).to(device)
+
+    def next(self, number):
+        """(x (number, C, H, W), y (number,)) of the points that come next, going round."""
+        index = torch.arange(self.start, self.start + number, device=self.y.device) % len(self.y)
+        self.start += number
+        first, second = self.images[self.pairs[index, 0]], self.images[self.pairs[index, 1]]
+        return torch.lerp(first, second, self.alpha[index]), self.y[index]

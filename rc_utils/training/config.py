@@ -31,7 +31,7 @@ class TrainConfig:
             optimiser's state of them is forgotten.
         between_share: labelled points between pairs of training images, as a share of the number of
             images, that every batch holds as well; their loss counts as that of as many images.
-        between_labels: "nearer" or "third", see `points_between`.
+        between_labels: "nearer" or "third", see `PointsBetween`.
         gradient_penalty: weight of the mean squared norm of the loss's gradient by the image
             (Drucker and LeCun 1992).
         sam_radius: radius of sharpness-aware minimisation (Foret et al. 2021), 0 switches it off.

@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import dataclasses
-import functools
 import math
 import time
 from collections.abc import Callable, Collection
@@ -26,7 +25,7 @@ from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
 from rc_utils.random_state import own_random_state
-from rc_utils.training.augmentation import augmented, draw_epoch, points_between, random_labels
+from rc_utils.training.augmentation import PointsBetween, augmented, draw_epoch, random_labels
 from rc_utils.training.config import TrainConfig
 
 Images = torch.Tensor | ImageTensor
@@ -37,13 +36,11 @@ class TrainRun:
     """A trained network and how it came about.
 
     Attributes:
-        status: "ok", or "diverged" when the loss (training stopped there) or a score left the
-            finite numbers.
+        status: "ok", or "diverged": a loss, after which training stopped, or a score is not finite.
         history: one dict an epoch: epoch (from 1), lr, train_loss and train_accuracy (running means
             over the augmented batches), seconds.
         measurements: what `measure(network, epoch)` returned, by epoch; epoch 0 is before training.
-        reached_epoch: the first epoch after which the training loss was below `measure_loss`, if
-            any.
+        reached_epoch: the first epoch that left the training loss below `measure_loss`, if any.
         train_accuracy, test_accuracy: in [0, 1], in evaluation mode, without augmentation.
         train_loss, test_loss: in nats, likewise.
     """
@@ -65,9 +62,10 @@ class TrainRun:
         return self.train_accuracy - self.test_accuracy
 
     def __str__(self) -> str:
-        train, test = f"{self.train_accuracy:.3f}", f"{self.test_accuracy:.3f}"
+        accuracies = (
+            f"train accuracy {self.train_accuracy:.3f}, test accuracy {self.test_accuracy:.3f}"
+        )
         spent = f"after {len(self.history)} epochs in {self.seconds:.1f} s"
-        accuracies = f"train accuracy {train}, test accuracy {test}"
         return f"{self.status}: {accuracies}, gap {self.gap:.3f} {spent}"
 
 
@@ -94,10 +92,8 @@ def train(
             before training) in evaluation mode; the modes that it sets and the random numbers that
             it draws do not influence the training. It has to leave the weights alone.
         measure_loss: it is also called once after the first epoch that leaves the mean
-            cross-entropy of all training images, in evaluation mode and without augmentation, below
-            this.
-        compile: torch.compile the network, for a GPU. A smaller last batch goes through it as it
-            is.
+            cross-entropy of all training images, as `evaluate` has it, below this.
+        compile: torch.compile the network, for a GPU; a smaller last batch is not compiled.
         channels_last: memory layout of the network, where it is faster, see `training_layout`. On a
             GPU it is in the other layout afterwards, in which it is counted.
         progress: show a bar over the epochs on stderr.
@@ -117,12 +113,11 @@ def train(
         network = network.to(memory_format=layout)
     outside = [epoch for epoch in measure_epochs if not 0 <= epoch <= config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
+    check_outputs(network, data)
     step: Callable[..., Any] = network
     if compile:
         torch.compiler.reset()  # it stops compiling code that many networks share
         step = torch.compile(network, dynamic=False)
-    epochs = functools.partial(_epochs, network, step, progress=progress)
-    between = points_between(config, data)
     history, measurements, reached_epoch = [], {}, None
 
     def look(epoch):
@@ -137,18 +132,17 @@ def train(
                 measurements[epoch] = measure(network, epoch)
 
     started, finite = time.perf_counter(), False
-    check_outputs(network, data)
     diverging = contextlib.suppress(NonFiniteScores)
     alone = own_random_state(device, config.seed)
     with alone, full_precision(), diverging, torch.enable_grad():
         if config.pretrain_epochs:
-            noise = dataclasses.replace(data, y_train=random_labels(config, data))
             number = config.pretrain_epochs
-            before = dataclasses.replace(config, epochs=number, schedule="constant")
-            for _ in epochs(noise, before, None):
+            first = dataclasses.replace(config, epochs=number, schedule="constant", between_share=0)
+            noise = dataclasses.replace(data, y_train=random_labels(config, data))
+            for _ in _epochs(network, step, noise, first, progress):
                 pass
         look(0)
-        for row in epochs(data, config, between):
+        for row in _epochs(network, step, data, config, progress):
             history.append(row)
             if math.isfinite(row["train_loss"]):
                 look(row["epoch"])
@@ -189,8 +183,8 @@ def training_layout(
     """The memory layout in which `network` is trained: channels last, where that is faster.
 
     On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32.
-    It cannot be where the network views its activations as if they were contiguous,
-    `x.view(len(x), -1)`; a network that is not of this package is tried on two of the `images`.
+    A network that is not of this package may view its activations as if they were contiguous: it is
+    tried on two of the `images`.
 
     In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1
     convolution: of fewer than 8 channels on a CPU with AVX2 and without AVX-512 (oneDNN issue 6035,
@@ -205,14 +199,13 @@ def training_layout(
     if (precision == "float32" and not on_cpu) or overruns:
         return torch.contiguous_format
     if not type(network).__module__.startswith("rc_utils."):
-        try:
-            where = next(network.parameters()).device
-            with own_random_state(where, seed=0), torch.enable_grad():
-                trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
-                two = images[:2].to(where).contiguous(memory_format=torch.channels_last)
-                trial(two).sum().backward()
-        except Exception:  # what is wrong in any layout is named where the network is trained
-            return torch.contiguous_format
+        where = next(network.parameters()).device
+        trial = copy.deepcopy(network).to(memory_format=torch.channels_last)
+        with undisturbed(trial, where):
+            try:
+                trial(images[:2].to(where))
+            except Exception:  # what is wrong in any layout is named where the network is trained
+                return torch.contiguous_format
     return torch.channels_last
 
 
@@ -228,14 +221,17 @@ def check_outputs(network, data):
     probed(as_classifier(network, images), images)
 
 
-def _epochs(network, step, data, config, between, *, progress):
-    """Train; yields the rows of `TrainRun.history`, up to the first whose loss is not finite.
-
-    step: the network, or what it was compiled to. between: `PointsBetween` to train on as well.
-    """
+def _epochs(network, step, data, config, progress):
+    """Train; yields the rows of `TrainRun.history`, up to the first whose loss is not finite."""
     trained = [p for p in network.parameters() if p.requires_grad]
-    optimizer = build_optimizer(trained, config)
-    rng, between_start = np.random.default_rng(config.seed), 0
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
+    settings = {"lr": config.lr, "weight_decay": config.weight_decay}
+    if config.optimizer == "sgd":
+        settings["momentum"] = config.momentum
+    # All parameters in one call: the same bits as one by one, in less time for many small layers.
+    optimizer = kinds[config.optimizer](trained, **settings, foreach=True)
+    between = PointsBetween(config, data) if config.between_share else None
+    rng = np.random.default_rng(config.seed)
     bar = {"desc": "training", "unit": "epoch", "mininterval": 2.0, "disable": not progress}
     for epoch in tqdm(range(config.epochs), **bar):
         started, lr = time.perf_counter(), config.lr
@@ -250,13 +246,14 @@ def _epochs(network, step, data, config, between, *, progress):
         draws = torch.from_numpy(draws).to(data.y_train.device)  # each copy waits for the device
         loss_sum, correct = 0.0, 0.0
         for drawn, weight in zip(draws.split(config.batch_size, dim=1), weights, strict=True):
-            batch, size = augmented(config, data, drawn, weight), drawn.shape[1]
-            points, number = None, round(config.between_share * size)
-            if between is not None and number:
-                points = between.batch(data.x_train, between_start, number)
-                between_start += number
+            x, y, y_other = augmented(config, data, drawn, weight)
+            size = len(y)
+            number = round(config.between_share * size)
+            if number:
+                more_x, more_y = between.next(number)
+                x, y = torch.cat([x, more_x]), torch.cat([y, more_y])
             whole = size == min(config.batch_size, len(data.y_train))
-            given = (step if whole else network, optimizer, config, *batch, weight, points)
+            given = (step if whole else network, optimizer, config, x, y, y_other, weight)
             loss, hits = _backward(*given)
             if config.sam_radius:
                 with ascended(trained, config.sam_radius):
@@ -272,8 +269,12 @@ def _epochs(network, step, data, config, between, *, progress):
             return
 
 
-def _backward(network, optimizer, config, x, y, y_other, weight, points):
-    """Gradients of the loss; returns the cross-entropy of images `x` and how many are right."""
+def _backward(network, optimizer, config, x, y, y_other, weight):
+    """Gradients of the loss; returns that of the images themselves and how many are right.
+
+    The first of x are images, with labels y and partners' labels y_other; points between follow.
+    """
+    n = len(y_other)
     if config.gradient_penalty:
         x = x.detach().requires_grad_()
     lower = contextlib.nullcontext()
@@ -281,33 +282,21 @@ def _backward(network, optimizer, config, x, y, y_other, weight, points):
         # Inside of another block the cache of rounded weights would outlive the step.
         lower = torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False)
     with lower:
-        logits = network(x if points is None else torch.cat([x, points[0]]))
-        own = logits if points is None else logits[: len(y)]
-        loss = F.cross_entropy(own, y)
+        logits = network(x)
+        loss = F.cross_entropy(logits[:n], y[:n])
         if weight < 1:
-            loss = weight * loss + (1 - weight) * F.cross_entropy(own, y_other)
+            loss = weight * loss + (1 - weight) * F.cross_entropy(logits[:n], y_other)
         total = loss
-        if points is not None:
-            share = len(points[1]) / len(y)
-            total = total + share * F.cross_entropy(logits[len(y) :], points[1])
+        if len(y) > n:
+            total = total + (len(y) - n) / n * F.cross_entropy(logits[n:], y[n:])
     if config.gradient_penalty:
         # With batch normalisation the loss of one image depends on the others: their gradients are
         # then part of each d / d x_i.
-        (gradient,) = torch.autograd.grad(loss * len(x), x, create_graph=True)
-        total = total + config.gradient_penalty * gradient.flatten(1).square().sum(1).mean()
+        (gradient,) = torch.autograd.grad(loss * n, x, create_graph=True)
+        total = total + config.gradient_penalty * gradient[:n].flatten(1).square().sum(1).mean()
     optimizer.zero_grad()
     total.backward()
-    return loss.detach(), (own.detach().argmax(1) == y).sum()
-
-
-def build_optimizer(parameters, config):
-    """The torch optimiser that `config` names."""
-    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
-    settings = {"lr": config.lr, "weight_decay": config.weight_decay}
-    if config.optimizer == "sgd":
-        settings["momentum"] = config.momentum
-    # All parameters in one call: the same bits as one by one, in less time for many small layers.
-    return kinds[config.optimizer](parameters, **settings, foreach=True)
+    return loss.detach(), (logits[:n].detach().argmax(1) == y[:n]).sum()
 
 
 @contextlib.contextmanager
