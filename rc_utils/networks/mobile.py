@@ -12,6 +12,7 @@ ECCV 2018, Table 5, with a 3x3 stem at stride 1 and no max-pool.
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from rc_utils.networks.plain import ImageClassifier, conv_norm, network_of_blocks, register_blocks
 from rc_utils.networks.registry import register_network
@@ -31,10 +32,7 @@ SQUEEZE_REDUCTION = 4  # input channels for each squeezed one
 
 
 def inverted_residual(in_channels, out_channels, stride, expansion):
-    """Expand by 1x1, filter each channel by 3x3, project by 1x1 without activation.
-
-    Sandler et al., Table 1. The shortcut exists at stride 1 only.
-    """
+    """Expand by 1x1, filter each channel by 3x3, project by 1x1 (Sandler et al., Table 1)."""
     expanded = expansion * in_channels
     residual = nn.Sequential(
         conv_norm(in_channels, expanded, 1, nn.ReLU),
@@ -46,9 +44,9 @@ def inverted_residual(in_channels, out_channels, stride, expansion):
 
 
 class DropConnect(nn.Module):
-    """Drop a residual branch for whole samples with probability `rate` in training.
+    """In training drop whole samples with probability `rate`, divide others by 1 - rate.
 
-    Huang et al. 2016. Kept samples are divided by 1 - rate, so that the expectation is the input.
+    Huang, Sun, Liu, Sedra, Weinberger: Deep Networks with Stochastic Depth, ECCV 2016.
     """
 
     def __init__(self, rate=0.0):
@@ -56,17 +54,13 @@ class DropConnect(nn.Module):
         self.rate = rate
 
     def forward(self, x):
-        if not self.training or self.rate == 0:
-            return x
-        keep = 1 - self.rate
-        return x * (torch.empty_like(x[:, :1, :1, :1]).bernoulli_(keep) / keep)
+        return F.dropout3d(x.unsqueeze(0), self.rate, self.training).squeeze(0)
 
 
 def mb_conv(in_channels, out_channels, stride, expansion, kernel_size):
     """Inverted residual with squeeze-and-excitation and swish (Tan, Le, Sec. 4).
 
-    The squeezed channels are a quarter of the input's, not of the expanded ones. At expansion 1 no
-    convolution expands. The residual is added, through drop-connect, where the shape stays.
+    At expansion 1 no convolution expands. The shortcut exists where the shape stays.
     """
     expanded = expansion * in_channels
     filtered = {"stride": stride, "groups": expanded}
@@ -90,9 +84,8 @@ def efficientnet_b0(
 
     The published CIFAR form counts 1,088 more: an expanding convolution in the first block that
     expansion 1 never uses. `dropout` is the rate before the linear layer; `drop_connect` grows
-    linearly from 0 at the first block towards this rate at the end (stochastic depth). The public
-    CIFAR code of this size asks for 0.2 as well, but never counts its blocks, so that its rate
-    stays 0.
+    linearly from 0 at the first block towards this rate at the end. The public CIFAR code asks for
+    0.2 as well, but never counts its blocks, so that its rate stays 0.
     """
     parts = {"stem": [32], "block": mb_conv, "stages": EFFICIENTNET_STAGES}
     parts |= {"activation": nn.SiLU, "dropout": dropout}
@@ -105,10 +98,9 @@ def efficientnet_b0(
 
 
 class ShuffleBlock(nn.Module):
-    """Two branches of half of `out_channels` each, interleaved: h, c comes to 2 c + h.
+    """Two branches, interleaved: channel c of branch h comes to 2 c + h (Ma et al., Fig. 3 c, d).
 
-    At stride 1 half the channels pass and half are convolved (Ma et al., Fig. 3 c); at stride 2
-    both branches convolve all channels (Fig. 3 d).
+    At stride 1 half the channels pass and half are convolved, at stride 2 both branches convolve.
     """
 
     def __init__(self, in_channels, out_channels, stride):

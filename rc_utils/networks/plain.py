@@ -25,10 +25,7 @@ def scale_channels(channels, width, divisor=1):
 
 
 def conv_norm(in_channels, out_channels, kernel_size, activation=None, *, stride=1, groups=1):
-    """A convolution without bias, batch normalisation, and an activation.
-
-    The sides of the image are divided by the stride and rounded up: one pixel stays one pixel.
-    """
+    """A convolution without bias that keeps the image's size at stride 1, a norm, an activation."""
     options = {"stride": stride, "padding": kernel_size // 2, "groups": groups, "bias": False}
     convolution = nn.Conv2d(in_channels, out_channels, kernel_size, **options)
     layers = nn.Sequential(convolution, nn.BatchNorm2d(out_channels))
@@ -36,10 +33,7 @@ def conv_norm(in_channels, out_channels, kernel_size, activation=None, *, stride
 
 
 class ImageClassifier(nn.Module):
-    """Feature maps, mean over pixels, dropout, linear: (N, C, H, W) -> logits (N, num_classes).
-
-    At 32 x 32 input the mean is the fixed average pool of the published networks.
-    """
+    """Feature maps, mean over pixels, dropout, linear: (N, C, H, W) -> logits (N, num_classes)."""
 
     def __init__(self, features, channels, num_classes, dropout=0.0):
         super().__init__()
@@ -81,7 +75,7 @@ def network_of_blocks(
 
 
 def register_blocks(name, **parts):
-    """Register the `network_of_blocks` with these parts, without options, by its name."""
+    """Register the `network_of_blocks` with these parts under a name."""
 
     @register_network(name)
     def build(*, num_classes, in_channels, width) -> ImageClassifier:

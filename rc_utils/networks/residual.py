@@ -65,8 +65,7 @@ def x_block(in_channels, out_channels, stride):
 class SqueezeExcitation(nn.Module):
     """x * sigmoid(W2 act(W1 mean(x) + b1) + b2), the mean over pixels (Hu et al. 2018, eq. 2-4).
 
-    W1 maps the channels to `squeezed` ones, at least two. On one pixel a linear layer is a 1x1
-    convolution.
+    W1 maps the channels to `squeezed` ones, at least two.
     """
 
     def __init__(self, channels, squeezed, activation=nn.ReLU):
