@@ -107,11 +107,7 @@ def images_per_batch(images, most):
 
 
 def channel_stats(images):
-    """Mean and standard deviation (C,) float64 of each channel of images (N, C, H, W) uint8.
-
-    In raw units, from exact counts of the 256 values. A constant channel gets a standard deviation
-    of one, so that it standardises to zeros.
-    """
+    """Mean and standard deviation (C,), 1 for a constant channel, of images (N, C, H, W) uint8."""
     channels = torch.from_numpy(images).transpose(0, 1)
     counts = np.stack([c.flatten().bincount(minlength=256).numpy() for c in channels])
     values, weights = np.arange(256), counts / counts.sum(axis=1, keepdims=True)
@@ -123,13 +119,11 @@ def channel_stats(images):
 def area_average(images, size):
     """Shrink images (N, C, S, S) uint8 to (N, C, size, size), each pixel the mean over its area.
 
-    Output pixel j covers [j S / size, (j + 1) S / size) of the input's rows, and columns likewise;
-    input pixels that are covered in part count in part. Sums are exact integers, rounded half up
-    once at the end. Raises ValueError for a size larger than the images or below one.
+    Input pixels that are covered in part count in part. Sums are exact integers, rounded half up
+    once at the end. Raises ValueError for a size larger than the images.
     """
     side = images.shape[-1]
-    only_smaller = f"expected 1 to {side}: images can only be made smaller"
-    require(1 <= size <= side, f"image_size is {size}; {only_smaller}")
+    require(size <= side, f"image_size is {size}; images of {side} can only be made smaller")
     if size == side:
         return images
     # Overlap of output pixel j with input pixel i, in units of 1 / size pixel; rows sum to side.

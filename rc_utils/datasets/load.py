@@ -20,7 +20,6 @@ from rc_utils.checks import check_count, require, unknown_name
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
 
-BUILT_IN = {"shapes", "digits", "imagenet"}
 # Name -> the class of torchvision.
 DOWNLOADS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100", "mnist": "MNIST"}
 # Second entry of the seed of each random choice, so that no two choices share a stream.
@@ -104,10 +103,7 @@ def load_dataset(
 def folder_with(name, data_dir=None):
     """The data folder, where a dataset is known by its name or there; else ValueError."""
     folder = Path(data_dir or paths.data_dir())
-    files = {path.stem for path in folder.glob("*.npz")}
-    fault = f"{folder / str(name)}.npz has the name of a dataset that is built in: rename it"
-    require(name not in BUILT_IN & files, fault)
-    known = BUILT_IN | files | set(DOWNLOADS)
+    known = {"shapes", "digits", "imagenet", *DOWNLOADS, *(p.stem for p in folder.glob("*.npz"))}
     if name not in known:
         stem = str(name).removesuffix(".npz")
         advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
@@ -179,10 +175,7 @@ def write_cache(path, arrays):
 
 
 def read_cache(path):
-    """The dataset of an npz file; ValueError for a damaged one and arrays that are not as expected.
-
-    Nothing is unpickled, and the checksums of the zip archive are verified.
-    """
+    """The dataset of an npz file, checked and without unpickling; ValueError for another one."""
     keys = ("x_train", "y_train", "x_test", "y_test", "classes", "source", "note")
     with open(path, "rb") as file:
         try:
@@ -222,7 +215,7 @@ def check_arrays(arrays):
 
 
 def class_folders(root):
-    """The dataset of root/{train,val}/<class>/ with the names of files in the place of images."""
+    """The dataset of root/{train,val}/<class>/ with names of files in the place of images."""
     from torchvision.datasets import ImageFolder
 
     train, test = ImageFolder(root / "train"), ImageFolder(root / "val")
@@ -237,10 +230,7 @@ def class_folders(root):
 
 
 def decoded(arrays, root, size, folder):
-    """The dataset of `class_folders` with its images, decoded once and cached in folder.
-
-    The cache's name depends on root, files, their sizes and dates: a changed folder is read anew.
-    """
+    """The dataset of `class_folders` with its images, decoded once and cached in folder."""
     from tqdm import tqdm
     from tqdm.contrib.concurrent import thread_map
 
@@ -251,6 +241,7 @@ def decoded(arrays, root, size, folder):
         listing.append((file.relative_to(root).as_posix(), stat.st_size, stat.st_mtime_ns))
     contents = str(root.resolve()), arrays["classes"], listing
     digest = hashlib.sha256(repr(contents).encode()).hexdigest()
+    # What changed in the folder is decoded anew.
     path = folder / f"imagenet-{size}-{digest[:12]}.npz"
     if not path.exists():
         bar = {"desc": "decoding", "mininterval": 5, "tqdm_class": tqdm}
@@ -262,11 +253,7 @@ def decoded(arrays, root, size, folder):
 
 
 def decode(file, size):
-    """One image as (size, size, 3) uint8, its middle resized.
-
-    Raises ValueError for what is no image, and for pixels of more than 8 bits, whose range is
-    unknown.
-    """
+    """The middle of an image as (size, size, 3) uint8; ValueError for none, or more than 8 bits."""
     from PIL import Image, ImageOps
 
     try:
@@ -279,11 +266,7 @@ def decode(file, size):
 
 
 def choose(arrays, *, n_train, n_test, classes, seed):
-    """The chosen classes and samples of a dataset; labels are positions among the classes.
-
-    n_train, n_test: None for all samples of these classes, in their stored order; fewer are drawn
-    by seed, class counts as equal as the data allow.
-    """
+    """The dataset of the chosen classes, relabelled, and samples, in stored order for None."""
     names = arrays["classes"]
     indices = resolve_classes(classes, names)
     positions = np.full(len(names), -1)

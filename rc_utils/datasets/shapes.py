@@ -15,10 +15,8 @@ _STREAMS = {"train": 0, "test": 1}
 def make_shapes(n, *, image_size, split, seed, classes):
     """Images (n, image_size, image_size, 3) uint8 and their labels (n,) int64.
 
-    split: "train" or "test", which draw from separate random streams. image_size: 8 or more.
-    classes: indices into `SHAPE_NAMES`; label k is the k-th of them. Every run of len(classes)
-    labels that starts at a multiple of len(classes) within a block of 500 // len(classes) such runs
-    holds each class once.
+    classes: indices into `SHAPE_NAMES`; label k is the k-th of them. Within a block every run of
+    len(classes) labels holds each class once.
     """
     runs = _BLOCK // len(classes)
     images, labels = [], []
