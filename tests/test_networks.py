@@ -11,10 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 from torchvision import models
 
-from rc_utils.networks import build_network, register_network
-from rc_utils.networks.mobile import DropConnect, inverted_residual
+from rc_utils.networks import architectures, build_network, register_network
 from rc_utils.networks.registry import find_builder
-from rc_utils.networks.residual import SqueezeExcitation, x_block
 
 # Parameters of the published form at ten classes, inputs of its last layer, side of its maps.
 PUBLISHED = {
@@ -83,9 +81,9 @@ def test_networks_equal_torchvisions_with_a_small_stem_and_one_linear_layer(name
 def test_residual_blocks_add_their_shortcut():
     images = random_images(channels=8)
     for block, expected in (
-        (x_block(8, 8, stride=1), images.relu()),
-        (inverted_residual(8, 8, expansion=6, stride=1), images),
-        (inverted_residual(8, 8, expansion=6, stride=2), torch.zeros(2, 8, 8, 8)),
+        (architectures.x_block(8, 8, stride=1), images.relu()),
+        (architectures.inverted_residual(8, 8, expansion=6, stride=1), images),
+        (architectures.inverted_residual(8, 8, expansion=6, stride=2), torch.zeros(2, 8, 8, 8)),
     ):
         nn.init.zeros_(block.residual[-1][1].weight)
         assert torch.equal(block.eval()(images), expected)
@@ -93,7 +91,7 @@ def test_residual_blocks_add_their_shortcut():
 
 def test_squeeze_excitation_is_the_published_pair_of_1x1_convolutions():
 
-    block = SqueezeExcitation(8, 1)
+    block = architectures.SqueezeExcitation(8, 1)
     first, second = (layer for layer in block.gate if isinstance(layer, nn.Linear))
     images = random_images(channels=8)
     mean = images.mean((2, 3), keepdim=True)
@@ -104,7 +102,7 @@ def test_squeeze_excitation_is_the_published_pair_of_1x1_convolutions():
 
 
 def test_drop_connect_drops_whole_samples_in_training_only():
-    layer = DropConnect(0.25)
+    layer = architectures.DropConnect(0.25)
     ones = torch.ones(4000, 2, 2, 2)
     torch.manual_seed(0)
     dropped = layer(ones)
