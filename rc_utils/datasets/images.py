@@ -14,14 +14,12 @@ class ImageTensor:
 
     `x[i]` is (raw[i] - mean) / std as float32, where mean and std (C,) are float32 in units of raw
     values, 0 to 255. An index is an integer, a slice, or integers or booleans in a tensor, an array
-    or a list; it selects along the first axis only. Raises ValueError for other images.
+    or a list; it selects along the first axis only.
     """
 
     dtype = torch.float32
 
     def __init__(self, raw, mean, std):
-        found = f"images are {raw.dtype} of shape {tuple(raw.shape)}"
-        require(raw.dtype == torch.uint8 and raw.ndim == 4, f"{found}; expected uint8 (N, C, H, W)")
         self.raw, self.shape, self.device = raw, raw.shape, raw.device
         self.mean = torch.as_tensor(mean, dtype=torch.float32, device=raw.device)
         self.std = torch.as_tensor(std, dtype=torch.float32, device=raw.device)

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from rc_utils import paths
-from rc_utils.checks import check_count, require, unknown_name
+from rc_utils.checks import check_count, check_name, require, unknown_name
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
 
@@ -130,7 +130,7 @@ def digits(seed):
     images, labels = load_digits(return_X_y=True)
     # The stored values are 0 to 16.
     images = np.rint(images.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
-    order = balanced_order(labels, stream(seed, "split"))
+    order = balanced_order(labels, [seed, STREAMS["split"]])
     arrays = {"classes": tuple("0123456789"), "source": "scikit-learn load_digits"}
     for split, part in (("train", order[360:]), ("test", order[:360])):
         arrays |= {f"x_{split}": images[part], f"y_{split}": labels[part]}
@@ -278,19 +278,14 @@ def choose(arrays, *, n_train, n_test, classes, seed):
         found = f"there are {len(kept)} {split} samples in the {len(indices)} chosen classes"
         require(len(kept) >= (n or 1), f"n_{split} is {n}, but {found}")
         if n is not None:
-            kept = kept[balanced_order(labels[kept], stream(seed, split))[:n]]
+            kept = kept[balanced_order(labels[kept], [seed, STREAMS[split]])[:n]]
         chosen |= {f"x_{split}": arrays[f"x_{split}"][kept], f"y_{split}": labels[kept]}
     return chosen
 
 
-def stream(seed, purpose):
-    """Random numbers of `seed` for one purpose, of STREAMS."""
-    return np.random.default_rng([seed, STREAMS[purpose]])
-
-
-def balanced_order(labels, rng):
+def balanced_order(labels, seed):
     """A random permutation that goes round the classes: every start of it is balanced."""
-    shuffled = rng.permutation(len(labels))
+    shuffled = np.random.default_rng(seed).permutation(len(labels))
     turn = pd.Series(shuffled).groupby(labels[shuffled]).cumcount()
     return shuffled[np.argsort(turn, kind="stable")]
 
@@ -299,19 +294,19 @@ def resolve_classes(classes, names):
     """Indices of the chosen classes, given by index or by name; all of them for None."""
     if classes is None:
         return tuple(range(len(names)))
-    indices = []
+    index_of = {name: index for index, name in enumerate(names)}
+    index_of |= {index: index for index in range(len(names))}
     for chosen in classes:
-        if chosen not in (names if isinstance(chosen, str) else range(len(names))):
-            raise unknown_name(f"class (names or indices 0 to {len(names) - 1})", chosen, names)
-        indices.append(names.index(chosen) if isinstance(chosen, str) else int(chosen))
-    different = len(indices) > 1 and len(set(indices)) == len(indices)
+        check_name("class", chosen, index_of)
+    indices = tuple(index_of[chosen] for chosen in classes)
+    different = len(indices) == len(set(indices)) > 1
     require(different, f"classes is {classes!r}; expected at least two different classes")
-    return tuple(indices)
+    return indices
 
 
 def add_label_noise(labels, fraction, num_classes, seed):
     """Replace round(fraction * N) random labels, each by another class drawn uniformly."""
-    rng = stream(seed, "label noise")
+    rng = np.random.default_rng([seed, STREAMS["label noise"]])
     wrong = rng.permutation(len(labels))[: round(fraction * len(labels))]
     noisy = labels.copy()
     noisy[wrong] = (labels[wrong] + rng.integers(1, num_classes, len(wrong))) % num_classes
