@@ -13,59 +13,58 @@ COUNTED_SEGMENTS = 1000
 RANDOM_LABELS, POINTS_BETWEEN = 1, 2
 
 
-def draw_epoch(config, n, rng):
-    """The random numbers of an epoch of `n` images, batch after batch: draws (5, N), and weights.
+def batches(config, data, rng, between=None):
+    """Yields the batches of an epoch: images, labels, labels of mixup's partners, mixup's weight.
 
-    Rows of draws, int64: index of the image, first row and column of its crop, whether it is
-    flipped, position of its partner in the batch. One weight a batch. N is `n`, or one less: batch
-    normalisation has no variance over a single leftover image.
+    For a weight w < 1 the images are w x + (1 - w) x[partner], and the loss is w CE(logits, labels)
+    + (1 - w) CE(logits, partners' labels) (Zhang et al. 2018). `PointsBetween` follow the images.
     """
-    order, draws, weights = rng.permutation(n), [], []
-    for start in range(0, n, config.batch_size):
+    order, draws, weights = rng.permutation(len(data.y_train)), [], []
+    for start in range(0, len(order), config.batch_size):
         index = order[start : start + config.batch_size]
         if len(index) == 1 < config.batch_size:
-            continue
-        batch, weight = np.zeros((5, len(index)), dtype=np.int64), 1.0
-        batch[0] = index
+            continue  # batch normalisation has no variance over a single leftover image
+        # Index of the image, first row and column of its crop, whether it is flipped, its partner.
+        drawn, weight = np.zeros((5, len(index)), dtype=np.int64), 1.0
+        drawn[0] = index
         if config.crop_padding or config.flip_probability:
-            batch[1:3] = rng.integers(0, 2 * config.crop_padding + 1, size=(2, len(index)))
-            batch[3] = rng.random(len(index)) < config.flip_probability
+            drawn[1:3] = rng.integers(0, 2 * config.crop_padding + 1, size=(2, len(index)))
+            drawn[3] = rng.random(len(index)) < config.flip_probability
         if config.mixup_alpha:
             weight = float(rng.beta(config.mixup_alpha, config.mixup_alpha))
-            batch[4] = rng.permutation(len(index))
-        draws.append(batch)
+            drawn[4] = rng.permutation(len(index))
+        draws.append(drawn)
         weights.append(weight)
-    return np.concatenate(draws, axis=1), weights
+    # In one copy, since each waits for the device.
+    draws = torch.from_numpy(np.concatenate(draws, axis=1)).to(data.y_train.device)
+    for drawn, weight in zip(draws.split(config.batch_size, dim=1), weights, strict=True):
+        index, top, left, flips, partner = drawn
+        if config.crop_padding or config.flip_probability:
+            raw = crop_and_flip(data.x_train.raw[index], config.crop_padding, top, left, flips)
+            x = data.x_train.standardise(raw)
+        else:
+            x = data.x_train[index]
+        if weight < 1:
+            x = weight * x + (1 - weight) * x[partner]
+        y = data.y_train[index]
+        y_other, number = y[partner], round(config.between_share * len(y))
+        if number:
+            more_x, more_y = between.next(number)
+            x, y = torch.cat([x, more_x]), torch.cat([y, more_y])
+        yield x, y, y_other, weight
 
 
-def augmented(config, data, draws, weight):
-    """The batch that `draws` (5, B) and `weight` ask for: images, labels, partners' labels.
-
-    For a mixup weight w < 1 the images are w x + (1 - w) x[partner] (Zhang et al. 2018), and the
-    loss is w CE(logits, labels) + (1 - w) CE(logits, partners' labels).
-    """
-    images, y, partner = data.x_train, data.y_train[draws[0]], draws[4]
-    if config.crop_padding or config.flip_probability:
-        raw = crop_and_flip(images.raw[draws[0]], config.crop_padding, draws[1:3], draws[3])
-        x = images.standardise(raw)
-    else:
-        x = images[draws[0]]
-    if weight < 1:
-        x = weight * x + (1 - weight) * x[partner]
-    return x, y, y[partner]
-
-
-def crop_and_flip(images, padding, shifts, flips):
+def crop_and_flip(images, padding, top, left, flips):
     """Crop to the same size after `padding` pixels of black border, then flip some (v1 App. F).
 
-    images: (B, C, H, W) uint8, not normalised yet, so that the border is black. shifts: (2, B)
-    int64, first row and first column, 0 to 2 padding; flips: (B,) int64, 1 for a horizontal flip.
+    images: (B, C, H, W) uint8, not normalised yet, so that the border is black. top, left: (B,)
+    int64, first row and column, 0 to 2 padding; flips: (B,) int64, 1 for a horizontal flip.
     """
     batch, _, height, width = images.shape
     device = images.device
-    rows = torch.arange(height, device=device) + shifts[0, :, None]
+    rows = torch.arange(height, device=device) + top[:, None]
     columns = torch.arange(width, device=device)
-    columns = torch.where(flips[:, None] > 0, columns.flip(0), columns) + shifts[1, :, None]
+    columns = torch.where(flips[:, None] > 0, columns.flip(0), columns) + left[:, None]
     padded = F.pad(images, (padding,) * 4)
     sample = torch.arange(batch, device=device)[:, None, None]
     picked = padded.permute(0, 2, 3, 1)[sample, rows[:, :, None], columns[:, None, :]]

@@ -25,7 +25,7 @@ from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import images_per_batch
 from rc_utils.random_state import own_random_state
-from rc_utils.training.augmentation import PointsBetween, augmented, draw_epoch, random_labels
+from rc_utils.training.augmentation import PointsBetween, batches, random_labels
 from rc_utils.training.config import TrainConfig
 
 Images = torch.Tensor | ImageTensor
@@ -242,16 +242,9 @@ def _epochs(network, step, data, config, progress):
         if config.precision == "tfloat32":
             torch.backends.cudnn.allow_tf32 = True
         network.train()
-        draws, weights = draw_epoch(config, len(data.y_train), rng)
-        draws = torch.from_numpy(draws).to(data.y_train.device)  # each copy waits for the device
-        loss_sum, correct = 0.0, 0.0
-        for drawn, weight in zip(draws.split(config.batch_size, dim=1), weights, strict=True):
-            x, y, y_other = augmented(config, data, drawn, weight)
-            size = len(y)
-            number = round(config.between_share * size)
-            if number:
-                more_x, more_y = between.next(number)
-                x, y = torch.cat([x, more_x]), torch.cat([y, more_y])
+        loss_sum, correct, seen = 0.0, 0.0, 0
+        for x, y, y_other, weight in batches(config, data, rng, between):
+            size = len(y_other)
             whole = size == min(config.batch_size, len(data.y_train))
             given = (step if whole else network, optimizer, config, x, y, y_other, weight)
             loss, hits = _backward(*given)
@@ -259,10 +252,9 @@ def _epochs(network, step, data, config, progress):
                 with ascended(trained, config.sam_radius):
                     _backward(*given)
             optimizer.step()
-            loss_sum = loss_sum + loss * size
-            correct = correct + hits
-        row = {"epoch": epoch + 1, "lr": lr, "train_loss": float(loss_sum) / draws.shape[1]}
-        row["train_accuracy"] = float(correct) / draws.shape[1]
+            loss_sum, correct, seen = loss_sum + loss * size, correct + hits, seen + size
+        row = {"epoch": epoch + 1, "lr": lr, "train_loss": float(loss_sum) / seen}
+        row["train_accuracy"] = float(correct) / seen
         row["seconds"] = round(time.perf_counter() - started, 4)
         yield row
         if not math.isfinite(row["train_loss"]):
@@ -303,8 +295,7 @@ def _backward(network, optimizer, config, x, y, y_other, weight):
 def ascended(parameters, radius):
     """Inside the block the parameters lie `radius` further along their common gradient.
 
-    There the loss is larger, and sharpness-aware minimisation takes its gradient there (Foret et
-    al. 2021, equation 2). Parameters without a gradient stay; a gradient of zero moves none.
+    There sharpness-aware minimisation takes its gradient (Foret et al. 2021, equation 2).
     """
     moved = [p for p in parameters if p.grad is not None]
     before = [p.detach().clone() for p in moved]
