@@ -180,38 +180,31 @@ def read_cache(path):
     with open(path, "rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
-                arrays = {key: archive[key] for key in keys if key in archive}
-            check_arrays(arrays)
+                return checked({key: archive[key] for key in keys if key in archive}, path.name)
         except Exception as error:  # of whatever kind, depending on which bytes are wrong
             fault = f"{path} is not a dataset as expected, or damaged ({error})"
             advice = "Correct it, or put an intact copy in its place"
             may_go = "what was downloaded or decoded may be deleted"
             raise ValueError(f"{fault}. {advice}; {may_go}.") from error
+
+
+def checked(arrays, name):
+    """Arrays of the file `name` in the form of all datasets; ValueError where they have no such."""
     for split in ("train", "test"):
         x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
+        found = f"x_{split} is {x.dtype} of shape {x.shape}, y_{split} of shape {y.shape}"
+        expected = "expected uint8 images, (N, H, W, C) or (N, H, W), and a label for each"
+        fits = x.dtype == np.uint8 and x.ndim in (3, 4) and y.shape == x.shape[:1]
+        require(fits, f"{found}; {expected}")
         x = x if x.ndim == 4 else x[..., None]
         arrays |= {f"x_{split}": x, f"y_{split}": y.astype(np.int64)}
-    names = arrays.get("classes", np.unique(arrays["y_train"])).tolist()
-    texts = {"source": str(arrays.get("source", path.name)), "note": str(arrays.get("note", ""))}
-    return arrays | texts | {"classes": tuple(map(str, names))}
-
-
-def check_arrays(arrays):
-    """Raise ValueError unless arrays of a file are square images and labels without a gap."""
-    for split in ("train", "test"):
-        x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
-        square = x.ndim in (3, 4) and x.shape[1] == x.shape[2] and x.size > 0
-        fits = square and x.dtype == np.uint8 and x.shape[1:] == arrays["x_train"].shape[1:]
-        expected = "expected square uint8 images, (N, H, W, C) or (N, H, W), of one size"
-        require(fits, f"x_{split} is {x.dtype} of shape {x.shape}, {expected}")
-        fits = y.dtype.kind in "iu" and y.shape == x.shape[:1]
-        found = f"y_{split} is {y.dtype} of shape {y.shape}"
-        require(fits, f"{found}, expected {len(x)} integers")
     labels = np.unique(arrays["y_train"])
-    number = len(arrays.get("classes", labels))
-    found = f"y_train has the labels {labels[:9]} for {number} classes"
-    in_order = np.array_equal(labels, np.arange(number))
+    names = arrays.get("classes", labels).tolist()
+    found = f"y_train has the labels {labels[:9]} for {len(names)} classes"
+    in_order = np.array_equal(labels, np.arange(len(names)))
     require(in_order, f"{found}, expected 0, 1, ... without a gap")
+    texts = {"source": str(arrays.get("source", name)), "note": str(arrays.get("note", ""))}
+    return arrays | texts | {"classes": tuple(map(str, names))}
 
 
 def class_folders(root):
