@@ -27,7 +27,7 @@ from rc_utils.checks import check_name, require
 from rc_utils.counting.classifier import as_classifier, read_outputs, two_scores
 from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.counting.sampling import gather, vertex_indices
-from rc_utils.datasets.images import images_per_batch
+from rc_utils.datasets.images import slices_of
 
 COUNTED_SEGMENTS, INTRA_SEGMENTS, OWN = 1000, 500, 1
 # Points at equal distances on a segment, with its ends; odd, so that the midpoint is one of them.
@@ -149,7 +149,7 @@ def output_margin(network, x, y):
     """`gamma(W)`, the mean over (x, y) of `f(x)_y - max_{i != y} f(x)_i` (v1 App. B), in logits."""
     total = 0.0
     with undisturbed(network, y.device):
-        for part in _batches(x, 1000):
+        for part in slices_of(x, 1000):
             total += float(_margins(network(x[part].clone()).double(), y[part]).sum())
     return total / len(y)
 
@@ -180,7 +180,7 @@ def jacobian_norm(network, x):
     """
     total = 0.0
     with undisturbed(network, x.device), torch.enable_grad():
-        for part in _batches(x, 500):
+        for part in slices_of(x, 500):
             images = x[part].detach().clone().requires_grad_()
             squares = 0.0
             for row in two_scores(network(images)).softmax(1).sum(0):
@@ -188,12 +188,6 @@ def jacobian_norm(network, x):
                 squares = squares + gradient.flatten(1).double().square().sum(1)
             total += float(squares.sqrt().sum())
     return total / len(x)
-
-
-def _batches(x, most):
-    """Slices of at most `images_per_batch(x, most)` images, one after the other."""
-    size = images_per_batch(x, most)
-    return [slice(start, start + size) for start in range(0, len(x), size)]
 
 
 def _margins(logits, y):
@@ -206,7 +200,7 @@ def _margins_and_gradients(network, x, y):
     """Output margins (N,) of images and the norms (N,) of their gradients by the image, float64."""
     margins, norms = [], []
     with undisturbed(network, y.device), torch.enable_grad():
-        for part in _batches(x, 500):
+        for part in slices_of(x, 500):
             images = x[part].detach().clone().requires_grad_()
             margins.append(_margins(network(images), y[part]))
             (gradient,) = torch.autograd.grad(margins[-1].sum(), images)
@@ -394,9 +388,8 @@ def local_complexity(network, x, radius=0.005):
     frame = frame.to(classifier.device, classifier.dtype)
     offsets = radius * torch.cat([frame, -frame])
     changed, number = 0, 0
-    step = max(1, images_per_batch(x, 500) // len(offsets))
-    for start in range(0, len(x), step):
-        images = x[start : start + step].to(offsets)
+    for part in slices_of(x, 500 // len(offsets)):
+        images = x[part].to(offsets)
         for signs in unit_signs(network, (images[:, None] + offsets).flatten(0, 1)):
             around = signs.view(len(images), len(offsets), -1)
             changed += (around.any(1) & ~around.all(1)).sum()

@@ -99,9 +99,10 @@ class Dataset:
         return replace(self, **{key: array.to(device) for key, array in held.items()})
 
 
-def images_per_batch(images, most):
-    """Images (N, *shape) in one pass: `most` up to 3 x 32 x 32, fewer in proportion if larger."""
-    return min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
+def slices_of(images, most):
+    """Slices of images (N, *shape): `most` up to 3 x 32 x 32, fewer in proportion if larger."""
+    size = min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
+    return [slice(start, start + size) for start in range(0, len(images), size)]
 
 
 def channel_stats(images):

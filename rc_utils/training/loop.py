@@ -23,7 +23,7 @@ from rc_utils.counting.classifier import (
 )
 from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.datasets import Dataset, ImageTensor
-from rc_utils.datasets.images import images_per_batch
+from rc_utils.datasets.images import slices_of
 from rc_utils.random_state import own_random_state
 from rc_utils.training.augmentation import PointsBetween, batches, random_labels
 from rc_utils.training.config import TrainConfig
@@ -165,15 +165,13 @@ def evaluate(network: torch.nn.Module, x: Images, y: torch.Tensor) -> tuple[floa
 
     x, y: images (N, C, H, W) and their labels (N,).
     """
-    batch_size = images_per_batch(x, 1000)
     with undisturbed(network, y.device):
         loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
-        for i in range(0, len(y), batch_size):
+        for part in slices_of(x, 1000):
             # A copy, for a network that works on its input in place.
-            images, target = x[i : i + batch_size].clone(), y[i : i + batch_size]
-            logits = network(images).float()
-            loss += F.cross_entropy(logits, target, reduction="sum")
-            correct += (logits.argmax(1) == target).sum()
+            logits = network(x[part].clone()).float()
+            loss += F.cross_entropy(logits, y[part], reduction="sum")
+            correct += (logits.argmax(1) == y[part]).sum()
     return loss.item() / len(y), correct.item() / len(y)
 
 
