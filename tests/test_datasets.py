@@ -125,7 +125,7 @@ def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"y_test": None}, "'y_test'"),
-    ({"x_train": np.zeros((90, 12, 12, 3), np.float32)}, "x_train is float32.*expected uint8"),
+    ({"x_train": np.zeros((90, 12, 12, 3), np.float32)}, "x_train is float32.*square uint8"),
     ({"y_train": np.arange(90) % 3 % 2 * 2}, r"labels \[0 2\] for 4 classes, .* without a gap"),
     ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
 ])  # fmt: skip
@@ -221,3 +221,15 @@ def test_images_of_more_than_eight_bits_are_refused(tmp_path):
         Image.fromarray(np.full((4, 4), value, kind)).save(tmp_path / "x.tif")
         with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF].*with 8 bits"):
             decode(tmp_path / "x.tif", 4)
+
+
+def test_files_with_the_name_of_a_built_in_dataset_or_two_shapes_of_images_are_refused(
+    fruit, tmp_path
+):
+    cut = fruit | {"x_test": fruit["x_test"][:, :-2, :-2]}
+    np.savez(tmp_path / "cut.npz", **cut)
+    with pytest.raises(ValueError, match=r"x_train has images of shape .* x_test of"):
+        load_dataset("cut")
+    np.savez(tmp_path / "digits.npz", **fruit)
+    with pytest.raises(ValueError, match=r"digits.npz has the name of a dataset that is built in"):
+        load_dataset("digits")

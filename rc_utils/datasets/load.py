@@ -103,7 +103,10 @@ def load_dataset(
 def folder_with(name, data_dir=None):
     """The data folder, where a dataset is known by its name or there; else ValueError."""
     folder = Path(data_dir or paths.data_dir())
-    known = {"shapes", "digits", "imagenet", *DOWNLOADS, *(p.stem for p in folder.glob("*.npz"))}
+    files, built_in = {path.stem for path in folder.glob("*.npz")}, {"shapes", "digits", "imagenet"}
+    fault = f"{folder / str(name)}.npz has the name of a dataset that is built in: rename it"
+    require(name not in built_in & files, fault)
+    known = built_in | files | set(DOWNLOADS)
     if name not in known:
         stem = str(name).removesuffix(".npz")
         advice = f"put {stem}.npz, with x_train, y_train, x_test, y_test, into {folder.resolve()}"
@@ -192,12 +195,17 @@ def checked(arrays, name):
     """Arrays of the file `name` in the form of all datasets; ValueError where they have no such."""
     for split in ("train", "test"):
         x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
-        found = f"x_{split} is {x.dtype} of shape {x.shape}, y_{split} of shape {y.shape}"
-        expected = "expected uint8 images, (N, H, W, C) or (N, H, W), and a label for each"
-        fits = x.dtype == np.uint8 and x.ndim in (3, 4) and y.shape == x.shape[:1]
+        found = f"x_{split} is {x.dtype} of shape {x.shape}, y_{split} {y.dtype} of {y.shape}"
+        expected = (
+            "expected square uint8 images, (N, S, S, C) or (N, S, S), and an integer for each"
+        )
+        square = x.dtype == np.uint8 and x.ndim in (3, 4) and x.shape[1] == x.shape[2]
+        fits = square and y.dtype.kind in "iu" and y.shape == x.shape[:1]
         require(fits, f"{found}; {expected}")
         x = x if x.ndim == 4 else x[..., None]
         arrays |= {f"x_{split}": x, f"y_{split}": y.astype(np.int64)}
+    train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
+    require(train == test, f"x_train has images of shape {train}, x_test of {test}")
     labels = np.unique(arrays["y_train"])
     names = arrays.get("classes", labels).tolist()
     found = f"y_train has the labels {labels[:9]} for {len(names)} classes"

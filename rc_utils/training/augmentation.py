@@ -90,6 +90,9 @@ class PointsBetween:
     def __init__(self, config, data):
         n, rng = len(data.y_train), np.random.default_rng([config.seed, POINTS_BETWEEN])
         number, device = round(config.between_share * n), data.y_train.device
+        none = f"between_share={config.between_share:g}: no batch holds a point"
+        in_batch = round(config.between_share * min(config.batch_size, n))
+        require(in_batch > 0, f"{none}; raise it or the batch size")
         pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
         counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
         # One number for each unordered pair.
@@ -102,6 +105,8 @@ class PointsBetween:
             alpha = rng.random(number)
             y = np.where(alpha < 0.5, labels[:, 0], labels[:, 1])
         else:
+            fault = "between_labels 'third' needs a third class, and there are two"
+            require(data.num_classes > 2, fault)
             alpha = np.full(number, 0.5)
             chance = rng.random((number, data.num_classes))
             np.put_along_axis(chance, labels, -1.0, axis=1)
