@@ -65,7 +65,7 @@ def main():
     """Train, draw, write the file; raises ValueError where a network is not the one on record."""
     plans = [(e.name, p) for e, _, p in CAMPAIGN.entries() if p.spec.train.seed == 0]
     plans = [(experiment, p) for experiment, p in plans if experiment != LEFT_OUT]
-    records = find_records({p.spec.run_id: p for _, p in plans}, FILE.with_name("runs.jsonl"))
+    records = find_records({p.spec.run_id: p for _, p in plans})
     data = dataset_of(plans[0][1].spec)
     triangles = vertex_indices(POINTS, num_samples=COUNTED, distinct=3, seed=0)
     images = data.x_train.raw.cpu().numpy()[triangles[:OF_BASE]].transpose(0, 1, 3, 4, 2)

@@ -38,7 +38,7 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     runs.sort(key=lambda p: (-p.spec.train.batch_size, p.spec.train.lr))
     least, size = runs[0].spec.train, runs[0].spec.train.batch_size
     alike = [p for p in runs if dataclasses.replace(p.spec.train, lr=least.lr) == least]
-    found = find_records({p.spec.run_id: p for p in alike}, campaign.folder / "runs.jsonl")
+    found = find_records({p.spec.run_id: p for p in alike})
     diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
     alike = [p for p in alike if p.spec.run_id not in diverged]
     require(

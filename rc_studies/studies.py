@@ -86,7 +86,7 @@ class Study:
 def study_runs(campaign: str) -> Study:
     """The finished runs of a campaign of the protocol, committed ones alone, with log(count)."""
     asked = load_campaign(campaign).runs()
-    found = find_records(asked, load_campaign(campaign).folder / "runs.jsonl", "reference")
+    found = find_records(asked, "reference")
     records = {run_id: record for run_id, (record, _) in found.items()}
     made = sum(is_complete(record, asked[run_id]) for run_id, record in records.items())
     runs = load_runs(campaign, origin="reference")

@@ -47,7 +47,7 @@ def test_the_two_runs_differ_in_lr_alone_and_did_not_diverge(monkeypatch):
     assert small.spec.network == large.spec.network
     assert small.spec.train == dataclasses.replace(large.spec.train, lr=0.01)
     diverged = ({"status": "diverged"}, "live")
-    monkeypatch.setattr(explorer, "find_records", lambda ids, path: {large.spec.run_id: diverged})
+    monkeypatch.setattr(explorer, "find_records", lambda ids: {large.spec.run_id: diverged})
     assert explorer.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
 
 

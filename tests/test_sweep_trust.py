@@ -41,17 +41,17 @@ def made_up(planned, value=2):
 
     def counted(counts, values):
         rest = {"num_evaluations": 4, "seconds": 0.1}
-        return [{"settings": s, "counts": values} | rest for s in counts.values()]
+        return [{"settings": s, "counts": values} | rest for s in counts]
 
     accuracies = {"train_accuracy": 1.0, "test_accuracy": 0.75}
-    looks = {"counts": counted(planned.evolution_counts, [1, 2])} | accuracies
+    looks = {"counts": counted(planned.asked["evolution_counts"], [1, 2])} | accuracies
     return {
         "schema": 1, "run_id": planned.spec.run_id, "status": "ok",
         "spec": dataclasses.asdict(planned.spec),
         "results": accuracies | {"train_loss": 0.01, "test_loss": 0.9},
         "measures": {"distance_from_init": 1.5, "margin": 2.5},
-        "counts": counted(planned.counts, [value, value + 1]),
-        "evolution": [{"epoch": epoch} | looks for epoch in planned.evolution_epochs],
+        "counts": counted(planned.asked["counts"], [value, value + 1]),
+        "evolution": [{"epoch": epoch} | looks for epoch in planned.asked["evolution_epochs"]],
         "provenance": {"seconds_train": 1.0, "hardware": "none"},
     }  # fmt: skip
 
@@ -196,7 +196,7 @@ def test_of_a_live_and_a_frozen_record_the_complete_one_is_read(campaign):
     changes = (({"evolution": []}, "reference"), ({"measures": {}}, "reference"), ({}, "live"))
     for change, origin in changes:
         records.write_record(made_up(planned) | change)
-        found = records.find_records(campaign.runs(), campaign.folder / "runs.jsonl")
+        found = records.find_records(campaign.runs())
         assert found[key][1] == origin
 
 

@@ -1,21 +1,7 @@
-"""Campaign files: campaigns/<name>/campaign.toml -> `Campaign` -> its runs.
+"""Campaign files, campaigns/<name>/campaign.toml, as `Campaign`, and the runs that they ask for.
 
-    title = "..."
-    [dataset]                       # arguments of load_dataset
-    name = "shapes"
-    [train]                         # defaults of TrainConfig for every run
-    epochs = 30
-    [networks.ResNet18]             # a label, and arguments of build_network; `architecture` names
-    width = 8                       # the network where that is not the label
-    [counts.main]                   # arguments of region_count; points = "train" or "test"
-    num_samples = 300
-    [[experiments]]                 # fields of `Experiment`, in the order in which they are run
-    name = "main"
-    networks = ["ResNet18"]
-    seeds = [0, 1, 2]
-    grid = { lr = [0.1, 0.01] }
-
-A run that several experiments ask for is trained once.
+How to write one stands in book/guide/extend.md. A run that several experiments ask for is trained
+once.
 """
 
 import dataclasses
@@ -43,12 +29,10 @@ from rc_utils.training.config import TrainConfig
 
 SCHEMA = 1
 TRAIN_DEFAULTS = dataclasses.asdict(TrainConfig())
-# Columns that every table of runs has beside the counts and the measures.
-RUN_COLUMNS = (
-    *("run_id", "campaign", "experiment", "network", "cell", "origin", "status"),
-    *TRAIN_DEFAULTS,
-    *("train_accuracy", "test_accuracy", "train_loss", "test_loss", "gap", "interpolates"),
-    *("count", "count_std_error", "seconds_train", "seconds_count"),
+# What an experiment asks of a run, and a record holds.
+ASKED = (
+    *("counts", "measures", "per_image", "evolution_epochs", "evolution_loss"),
+    *("evolution_counts", "evolution_measures", "evolution_weights"),
 )
 
 
@@ -79,35 +63,27 @@ class RunSpec:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedRun:
-    """A run with what its record has to hold, as in `Experiment`, but counts with their settings.
+    """A run with what its record has to hold.
 
+    asked: a list for each of `ASKED`, of counts their settings, empty where nothing is asked for.
     frozen: file of the campaign's committed records.
     """
 
     spec: RunSpec
+    asked: dict[str, list]
     frozen: pathlib.Path
-    counts: dict
-    measures: list
-    evolution_epochs: list
-    evolution_counts: dict
-    evolution_measures: list
-    evolution_weights: bool
-    evolution_loss: float | None
-    per_image: bool
 
-    def merged(self, other):
-        """The run with what two experiments of one campaign ask of it."""
-        losses = {self.evolution_loss, other.evolution_loss} - {None}
+    def also(self, asked):
+        """The run with what another experiment asks of it, or a record holds, as well."""
+        both = {key: [] for key in ASKED}
+        for key, items in both.items():
+            for item in self.asked[key] + asked[key]:
+                if item not in items:
+                    items.append(item)
+        losses = both["evolution_loss"]
         fault = f"run {self.spec.run_id} is asked for evolution_loss {losses}, and keeps one"
         require(len(losses) < 2, fault)
-        both = {"evolution_loss": next(iter(losses), None)}
-        for name, mine in vars(self).items():
-            theirs = getattr(other, name)
-            if isinstance(mine, dict | bool):
-                both[name] = mine | theirs
-            elif isinstance(mine, list):
-                both[name] = list(dict.fromkeys(mine + theirs))
-        return dataclasses.replace(self, **both)
+        return dataclasses.replace(self, asked=both)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,11 +96,11 @@ class Experiment:
         ranges: training settings, [low, high] between which every seed draws a value of its own,
             log-uniformly; a whole number where the setting is one.
         own_draw: whether the seed of a run draws its images too, training and test images.
+        dataset, options, train: what differs from the campaign's dataset, networks, training.
+        counts, measures: taken of the trained network, by their names.
         per_image: whether a record keeps which images of the stored dataset are classified right,
             all test images and all that the training images were drawn from, and the accuracy on
             those of them that were not trained on.
-        dataset, options, train: what differs from the campaign's dataset, networks, training.
-        counts, measures: taken of the trained network, by their names.
         evolution_epochs, evolution_loss: when they are taken during training as well: after these
             epochs, and when the training loss first falls below this.
         evolution_counts, evolution_measures: which.
@@ -142,27 +118,27 @@ class Experiment:
     train: dict = dataclasses.field(default_factory=dict)
     counts: list[str] = dataclasses.field(default_factory=lambda: ["main"])
     measures: list[str] = dataclasses.field(default_factory=list)
-    evolution_epochs: list[int] = dataclasses.field(default_factory=list)
-    evolution_counts: list[str] = dataclasses.field(default_factory=list)
-    evolution_weights: bool = False
-    evolution_loss: float | None = None
-    evolution_measures: list[str] = dataclasses.field(default_factory=list)
     per_image: bool = False
+    evolution_epochs: list[int] = dataclasses.field(default_factory=list)
+    evolution_loss: float | None = None
+    evolution_counts: list[str] = dataclasses.field(default_factory=list)
+    evolution_measures: list[str] = dataclasses.field(default_factory=list)
+    evolution_weights: bool = False
 
     def __post_init__(self):
-        different = sorted(set(self.networks) ^ set(self.seeds_by_network))
+        seeds = self.seeds_by_network
+        different = sorted(set(self.networks) ^ set(seeds))
         require(not different, f"seeds must list each of its networks once, see {different}")
-        lists = {"networks": self.networks} | {f"grid.{key}": v for key, v in self.grid.items()}
-        lists |= {f"seeds of {label}": seeds for label, seeds in self.seeds_by_network.items()}
+        lists = {"networks": self.networks}
+        lists |= {f"grid.{key}": values for key, values in self.grid.items()}
+        lists |= {f"seeds of {label}": values for label, values in seeds.items()}
         for where, values in lists.items():
             require(values, f"{where} must be a non-empty list")
             for i, value in enumerate(values):  # 1 and 1.0 are equal
                 require(value not in values[:i], f"{where} has {value!r} twice")
-        for key in self.ranges:
-            require(key not in self.grid, f"{key} is in grid and in ranges")
-        for key in self.train:
-            require(key not in self.grid | self.ranges, f"{key} is in train and in grid or ranges")
-        require("seed" not in self.grid | self.ranges | self.train, "'seed' is set by seeds")
+        given = [*self.train, *self.grid, *self.ranges, "seed"]
+        twice = sorted({key for key in given if given.count(key) > 1})
+        require(not twice, f"{twice} given twice: in train, grid, ranges or by seeds")
         # Days of training later it would be too late to see that nothing was looked at.
         asked = self.evolution_counts or self.evolution_measures or self.evolution_weights
         looks = self.evolution_epochs or self.evolution_loss
@@ -201,7 +177,7 @@ class Campaign:
     Attributes:
         note: one line that pages show beside its results, for instance on the origin of its data.
         choice: how its settings were chosen, and on what.
-        whole: the campaign of which this one has some of the experiments.
+        only: names of the experiments whose runs are meant; all of them where it is empty.
     """
 
     title: str
@@ -214,11 +190,11 @@ class Campaign:
     choice: str = ""
     name: str = ""
     folder: pathlib.Path = pathlib.Path()
-    whole: "Campaign | None" = None
+    only: tuple | list = ()
 
     def entries(self):
         """(experiment, network label, PlannedRun) of everything asked for, in order."""
-        return self._entries
+        return [entry for entry in self._entries if not self.only or entry[0].name in self.only]
 
     @functools.cached_property
     def _entries(self):
@@ -226,8 +202,8 @@ class Campaign:
         for experiment in self.experiments:
             with naming(f"{self.name}, experiment {experiment.name!r}"):
                 for label, setting in experiment.settings():
-                    planned = self._plan(experiment, self.networks[label], setting)
-                    entries.append((experiment, label, planned))
+                    network = self.networks[label] | experiment.options
+                    entries.append((experiment, label, self._plan(experiment, network, setting)))
         return entries
 
     def runs(self):
@@ -238,17 +214,19 @@ class Campaign:
         runs = {}
         for _, _, planned in self._entries:
             key = planned.spec.run_id
-            runs[key] = runs[key].merged(planned) if key in runs else planned
-        in_whole = self.whole.runs() if self.whole is not None else runs
-        return {key: in_whole[key] for key in runs}
+            runs[key] = runs[key].also(planned.asked) if key in runs else planned
+        return {p.spec.run_id: runs[p.spec.run_id] for _, _, p in self.entries()}
+
+    def experiment(self, name=""):
+        """The experiment of that name, by default the first; ValueError for another."""
+        known = {experiment.name: experiment for experiment in self.experiments}
+        name = name or self.experiments[0].name
+        check_name(f"experiment of campaign {self.name}", name, known)
+        return known[name]
 
     def restricted(self, names):
-        """The campaign with the experiments of these names alone."""
-        known = [experiment.name for experiment in self.experiments]
-        for name in names:
-            check_name(f"experiment of campaign {self.name}", name, known)
-        chosen = [experiment for experiment in self.experiments if experiment.name in names]
-        return dataclasses.replace(self, experiments=chosen, whole=self.whole or self)
+        """The campaign with the runs of the experiments of these names alone."""
+        return dataclasses.replace(self, only=[self.experiment(name).name for name in names])
 
     def plan_network(self, network, experiment="", seed=0, **setting):
         """PlannedRun of another network in the place of an experiment's own, default: the first.
@@ -257,32 +235,30 @@ class Campaign:
         setting: of TrainConfig. All else is as in the experiment: dataset, training, counts and
         measures, taken at the end. What its grid varies has its first value there.
         """
-        (asked,) = self.restricted([experiment or self.experiments[0].name]).experiments
-        never = {key: [] for key in ("evolution_epochs", "evolution_counts", "evolution_measures")}
-        network = asked.options | network
-        never |= {"evolution_loss": None, "evolution_weights": False, "options": {}}
-        asked = dataclasses.replace(asked, **never)
-        first = {key: values[0] for key, values in asked.grid.items()}
+        chosen = self.experiment(experiment)
+        first = {key: values[0] for key, values in chosen.grid.items()}
         with naming(f"{self.name}, network {network['name']!r}"):
-            return self._plan(asked, network, first | asked.drawn(seed) | setting)
+            setting = first | chosen.drawn(seed) | setting
+            planned = self._plan(chosen, chosen.options | network, setting)
+        at_the_end = {k: [] if k.startswith("evolution") else v for k, v in planned.asked.items()}
+        return dataclasses.replace(planned, asked=at_the_end)
 
     def _plan(self, experiment, network, setting):
-        given = self.train | experiment.train | setting
-        train = settings_from_dict(
-            TrainConfig, given, "the training settings (train, grid, ranges)"
-        )
+        where = "the training settings (train, grid, ranges)"
+        train = settings_from_dict(TrainConfig, self.train | experiment.train | setting, where)
         own = {"seed": train.seed} if experiment.own_draw else {}
         dataset = self.dataset | experiment.dataset | own
         stored = dataset.get("name") not in ("shapes", "digits", "imagenet")
         require(stored or not experiment.per_image, "per_image needs a dataset stored as a file")
-        outside = [e for e in experiment.evolution_epochs if not 0 <= e <= train.epochs]
-        require(not outside, f"evolution_epochs {outside} are not within 0..{train.epochs}")
-        shared = {field.name for field in dataclasses.fields(PlannedRun)} - {"spec", "frozen"}
-        asked = {name: getattr(experiment, name) for name in shared}
-        for key in ("counts", "evolution_counts"):
-            asked[key] = {name: self.counts[name] for name in asked[key]}
-        spec = RunSpec(dataset, network | experiment.options, train)
-        return PlannedRun(spec, self.folder / "runs.jsonl", **asked)
+        asked = {}
+        for key in ASKED:
+            value = getattr(experiment, key)
+            if key in ("counts", "evolution_counts"):
+                value = [self.counts[label] for label in value]
+            elif not isinstance(value, list):  # a switch, or a loss
+                value = [value] if value else []
+            asked[key] = value
+        return PlannedRun(RunSpec(dataset, network, train), asked, self.folder / "runs.jsonl")
 
 
 def list_campaigns():
@@ -313,28 +289,25 @@ def load_campaign(name):
 
 def parse_campaign(table, name, folder=pathlib.Path()):
     """Campaign from the parsed TOML `table`; raises ValueError as `load_campaign`."""
-    keys = {field.name for field in dataclasses.fields(Campaign)} - {"name", "folder", "whole"}
+    keys = {field.name for field in dataclasses.fields(Campaign)} - {"name", "folder", "only"}
     check_keys(f"campaign {name}", table, keys)
-    asked = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
-    require("seed" not in asked.train, f"{name}, [train]: 'seed' is set by seeds")
-    experiments = {}
-    for values in asked.experiments:
-        with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
-            experiment = settings_from_dict(Experiment, values, "experiments")
-            require(experiment.name not in experiments, "experiments: the name is there twice")
-            for key in ("networks", "counts", "evolution_counts"):
-                known = getattr(asked, key.removeprefix("evolution_"))
-                for label in getattr(experiment, key):
-                    check_name(f"name in {key}", label, known)
-        experiments[experiment.name] = experiment
-    networks = {}
-    for label, options in asked.networks.items():
+    given = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
+    networks, counts, experiments = {}, {}, {}
+    for label, options in given.networks.items():
         others = {key: value for key, value in options.items() if key != "architecture"}
         networks[label] = {"name": options.get("architecture", label)} | others
-    counts = {}
-    for label, count in asked.counts.items():
+    for label, count in given.counts.items():
         # What a record says of a count does not depend on the default of `region_count`.
         plane = {} if count.get("dim", 1) == 1 else {"adjacency": "linear"}
         counts[label] = {"points": "train"} | plane | count
+    for values in given.experiments:
+        with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
+            experiment = settings_from_dict(Experiment, values, "experiments")
+            require(experiment.name not in experiments, "experiments: the name is there twice")
+            for label in experiment.networks:
+                check_name("name in networks", label, networks)
+            for label in experiment.counts + experiment.evolution_counts:
+                check_name("name in counts", label, counts)
+        experiments[experiment.name] = experiment
     changes = {"networks": networks, "counts": counts, "experiments": list(experiments.values())}
-    return dataclasses.replace(asked, choice=asked.choice.strip(), **changes)
+    return dataclasses.replace(given, choice=given.choice.strip(), **changes)

@@ -92,8 +92,8 @@ def sweep(
     require(0 <= shard[0] < shard[1], f"shard={shard!r}; {expected}")
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
-    whole = campaign.whole or campaign
-    found = records.find_records(whole.runs(), whole.folder / "runs.jsonl")
+    # Also those of other experiments, whose networks have the same names.
+    found = records.find_records(campaign.restricted([]).runs())
     for record, _ in found.values():
         check_start(record)
     todo = records.missing_runs(campaign, shard)
@@ -173,7 +173,7 @@ def check_values(campaign):
     """
     for experiment, label, planned in campaign.entries():
         with naming(f"{campaign.name}, experiment {experiment.name!r}, network {label!r}"):
-            for name in planned.measures + planned.evolution_measures:
+            for name in planned.asked["measures"] + planned.asked["evolution_measures"]:
                 check_name("measure", name, measures.MEASURES)
             # Keys that name a place on this machine are no part of a run.
             require("name" in planned.spec.dataset, "[dataset] has no 'name'")
@@ -217,12 +217,14 @@ def plan(campaign, shard=(0, 1), scheduler=None):
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
     check_data(todo, scheduler)
-    found = records.find_records(plans, campaign.folder / "runs.jsonl")
+    found = records.find_records(plans)
     complete = {key for key, (old, _) in found.items() if records.is_complete(old, plans[key])}
     yield f"{campaign.name}: {campaign.title}"
-    for experiment in campaign.experiments:
-        asked = {p.spec.run_id for e, _, p in campaign.entries() if e is experiment}
-        yield f"  {experiment.name}: {len(asked & complete)} of {len(asked)} runs are complete"
+    by_experiment = {}
+    for experiment, _, planned in campaign.entries():
+        by_experiment.setdefault(experiment.name, set()).add(planned.spec.run_id)
+    for name, asked in by_experiment.items():
+        yield f"  {name}: {len(asked & complete)} of {len(asked)} runs are complete"
     part = "" if shard[1] == 1 else f" in shard {shard[0]}/{shard[1]}"
     yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}"
     seconds = {}
@@ -245,7 +247,7 @@ def verify(campaign, number, seed=0, device="cpu"):
     """
     check_count("number", number, 1)
     plans = campaign.runs()
-    found = records.find_records(plans, campaign.folder / "runs.jsonl")
+    found = records.find_records(plans)
     there = {key: old for key, (old, _) in found.items() if records.is_complete(old, plans[key])}
     finished = sorted(key for key, old in there.items() if old["status"] == "ok")
     for key in random.Random(seed).sample(finished, min(number, len(finished))):

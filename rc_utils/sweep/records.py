@@ -18,7 +18,6 @@ import pandas as pd
 from rc_utils.checks import check_count, check_name, require
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.sweep.campaign import (
-    RUN_COLUMNS,
     SCHEMA,
     TRAIN_DEFAULTS,
     Campaign,
@@ -29,6 +28,13 @@ from rc_utils.sweep.campaign import (
 from rc_utils.training.config import TrainConfig
 
 INTERPOLATES = 0.99
+# Columns that every table of runs has beside the counts and the measures.
+RUN_COLUMNS = (
+    *("run_id", "campaign", "experiment", "network", "cell", "origin", "status"),
+    *TRAIN_DEFAULTS,
+    *("train_accuracy", "test_accuracy", "train_loss", "test_loss", "gap", "interpolates"),
+    *("count", "count_std_error", "seconds_train", "seconds_count"),
+)
 KEYS = {"status", "results", "measures", "counts", "evolution", "provenance"}
 RESULTS = {"train_accuracy", "test_accuracy", "train_loss", "test_loss"}
 ADVICE = "delete this record alone and run the sweep again"
@@ -99,17 +105,17 @@ def read_frozen(path, lose_nothing=False):
     return {record["run_id"]: record for record in found if record is not None}
 
 
-def find_records(plans, frozen=None, origin=None):
+def find_records(plans, origin=None):
     """Records that are there: {run id: (record, origin)}, origin "live" or "reference".
 
-    plans: {run id: PlannedRun}. frozen: path of a runs.jsonl. origin: of this one alone.
-    A record made on this machine comes before a frozen one, unless that one alone is complete.
-    Warns of corrupt records, and of different data in records of equal settings of a dataset.
+    plans: {run id: PlannedRun}. origin: of this one alone. A record made on this machine comes
+    before a frozen one, unless that one alone is complete. Warns of corrupt records, and of
+    different data in records of equal settings of a dataset.
     """
     found = {}
-    if frozen is not None and origin != "live":
-        committed = read_frozen(frozen)
-        found = {key: (committed[key], "reference") for key in committed if key in plans}
+    for path in {planned.frozen for planned in plans.values()} if origin != "live" else ():
+        committed = read_frozen(path)
+        found |= {key: (committed[key], "reference") for key in committed if key in plans}
     for run_id, planned in plans.items() if origin != "reference" else ():
         live, (other, _) = live_record(run_id), found.get(run_id, (None, ""))
         if live is None:
@@ -137,7 +143,7 @@ def freeze(campaign):
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path, lose_nothing=True)
-    records |= {key: record for key, (record, _) in find_records(campaign.runs(), path).items()}
+    records |= {key: record for key, (record, _) in find_records(campaign.runs()).items()}
     lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
     if lines:
         write_atomically(path, "".join(lines).encode())
@@ -156,33 +162,36 @@ def find_count(entries, settings):
     return next((entry for entry in entries if counted_with(entry) == settings), None)
 
 
+def held(record):
+    """What a record holds, as `PlannedRun.asked`: a list for each of `ASKED`."""
+    looks = record["evolution"]
+    look = looks[0] if looks else {"counts": []}  # all of a record hold the same
+    return {
+        "counts": [counted_with(entry) for entry in record["counts"]],
+        "measures": list(record["measures"]),
+        "per_image": [True] if "per_image" in record else [],
+        "evolution_epochs": [look["epoch"] for look in looks],
+        "evolution_loss": [record["reached"]["loss"]] if "reached" in record else [],
+        "evolution_counts": [counted_with(entry) for entry in look["counts"]],
+        "evolution_measures": list(look.get("measures", ())),
+        "evolution_weights": [True] if "weights_sha256" in record["provenance"] else [],
+    }
+
+
 def is_complete(record, planned):
-    """Whether a record has every count, measure and look asked for, or is of a diverged run."""
-    if record["status"] != "ok":
-        return True
-    if planned.evolution_weights and "weights_sha256" not in record["provenance"]:
-        return False
-    looks = {look["epoch"]: look for look in record["evolution"]}
-    epochs = list(planned.evolution_epochs)
-    if planned.evolution_loss is not None:
-        reached = record.get("reached", {"loss": None})
-        if reached["loss"] != planned.evolution_loss:
-            return False
-        epochs += [] if reached["epoch"] is None else [reached["epoch"]]
-    during = (planned.evolution_counts, planned.evolution_measures)
-    wanted = [(record, planned.counts, planned.measures)]
-    wanted += [(looks.get(epoch), *during) for epoch in epochs]
-    for point, counts, measures in wanted:
-        if point is None or not set(measures) <= set(point.get("measures", ())):
-            return False
-        if not all(find_count(point["counts"], settings) for settings in counts.values()):
-            return False
-    return "per_image" in record or not planned.per_image
+    """Whether a record holds all that is asked for, or is of a diverged run."""
+    there, looked = held(record), bool(record["evolution"])
+    for key, items in planned.asked.items():
+        # A loss that is never reached is no occasion to count.
+        applies = looked or key not in ("evolution_counts", "evolution_measures")
+        if applies and any(item not in there[key] for item in items):
+            return record["status"] != "ok"
+    return True
 
 
 def missing_runs(campaign, shard=(0, 1)):
     """The planned runs without a complete record, in order; shard (i, n): every n-th, from i on."""
-    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
+    found = find_records(campaign.runs())
     mine = list(campaign.runs().items())[shard[0] :: shard[1]]
     return [p for key, p in mine if key not in found or not is_complete(found[key][0], p)]
 
@@ -260,7 +269,7 @@ def _entries(name, origin=None, num_samples=None):
     check_name("origin", origin or "live", ("live", "reference"))
     check_count("num_samples", 1 if num_samples is None else num_samples, 1)
     campaign = name if isinstance(name, Campaign) else load_campaign(name)
-    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl", origin)
+    found = find_records(campaign.runs(), origin)
     entries = []
     for experiment, label, planned in campaign.entries():
         run_id = planned.spec.run_id
@@ -318,7 +327,7 @@ def campaign_runs(name, experiment="", num_samples=0):
     campaign = load_campaign(name)
     command = f"python -m rc_utils.sweep {name}"
     if experiment:
-        campaign.restricted([experiment])
+        campaign.experiment(experiment)
         command += f" --experiment {experiment}"
     runs = load_runs(campaign, num_samples=num_samples or None)
     runs = runs[(runs["experiment"] == experiment) | (experiment == "")]
@@ -360,7 +369,7 @@ def plain_runs(name, num_samples=0, experiment=""):
     learning rate, batch size and weight decay. Cells name what any of the experiments varies.
     """
     campaign = load_campaign(name)
-    (chosen,) = campaign.restricted([experiment or campaign.experiments[0].name]).experiments
+    chosen = campaign.experiment(experiment)
     names = experiments_like(name, chosen.name)
     runs = campaign_runs(name, "", num_samples)
     runs = runs[runs["experiment"].isin(names)].drop_duplicates("run_id")
@@ -377,7 +386,7 @@ def describe_runs(runs):
     """Summary of the runs of `campaign_runs` in a few lines, and the campaign's note."""
     campaign = load_campaign(runs["campaign"].iloc[0])
     distinct = runs.drop_duplicates("run_id")
-    found = find_records(campaign.runs(), campaign.folder / "runs.jsonl")
+    found = find_records(campaign.runs())
     ids = set(distinct["run_id"])
     machines = {found[run_id][0]["provenance"]["hardware"] for run_id in ids}
     shown = [e for e, _, planned in campaign.entries() if planned.spec.run_id in ids]

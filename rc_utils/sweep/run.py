@@ -78,7 +78,7 @@ def complete_run(planned, device="cpu", *, compile=False):
     lock = results_dir() / "locks" / f"{run_id}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock, timeout=0):
-        old, _ = records.find_records({run_id: planned}, planned.frozen).get(run_id, (None, None))
+        old, _ = records.find_records({run_id: planned}).get(run_id, (None, None))
         if old is not None:
             check_start(old)
             if records.is_complete(old, planned):
@@ -89,7 +89,7 @@ def complete_run(planned, device="cpu", *, compile=False):
         record, states = make_record(planned, device, compile=compile)
         kept = f"run {run_id} meets scores that are not finite now; its record is kept as it was"
         require(not was_ok or record["status"] == "ok", kept)
-        if planned.evolution_weights and record["status"] == "ok":
+        if planned.asked["evolution_weights"] and record["status"] == "ok":
             record["provenance"]["weights_sha256"] = _keep_weights(run_id, states)
         records.write_record(record)
     return record
@@ -97,32 +97,14 @@ def complete_run(planned, device="cpu", *, compile=False):
 
 def with_held(planned, record):
     """The planned run with all that its record holds; warns of measures that are unknown now."""
-
-    def counts(points, asked):
-        found = [records.counted_with(entry) for point in points for entry in point["counts"]]
-        return {canonical_json(s): s for s in found if s not in asked.values()}
-
-    def known_measures(points):
-        names = [name for point in points for name in point.get("measures", {})]
-        unknown = ", ".join(sorted(set(names) - MEASURES.keys()))
+    held = records.held(record)
+    for key in ("measures", "evolution_measures"):
+        unknown = [name for name in held[key] if name not in MEASURES]
         if unknown:
             lost = f"the record of run {record['run_id']} is made again and loses {unknown}"
             warnings.warn(f"{lost}: no such measure is known here", stacklevel=3)
-        return [name for name in names if name in MEASURES]
-
-    looks = record["evolution"]
-    held = dataclasses.replace(
-        planned,
-        counts=counts([record], planned.counts),
-        measures=known_measures([record]),
-        evolution_epochs=[look["epoch"] for look in looks],
-        evolution_counts=counts(looks, planned.evolution_counts),
-        evolution_measures=known_measures(looks),
-        evolution_loss=record.get("reached", {}).get("loss"),
-        evolution_weights="weights_sha256" in record["provenance"],
-        per_image="per_image" in record,
-    )
-    return planned.merged(held)
+        held[key] = [name for name in held[key] if name in MEASURES]
+    return planned.also(held)
 
 
 def make_record(planned, device="cpu", *, compile=False, progress=False):
@@ -131,7 +113,8 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     progress: show a bar over the epochs on stderr. Returns its record and state dicts by epoch: the
     last one, and where the plan asks for them.
     """
-    spec, started, states = planned.spec, datetime.datetime.now(datetime.UTC), {}
+    spec, asked, states = planned.spec, planned.asked, {}
+    started = datetime.datetime.now(datetime.UTC)
     data = dataset_of(spec, device)
     network = network_of(spec, data)
     record = {"schema": SCHEMA, "run_id": spec.run_id, "spec": dataclasses.asdict(spec)}
@@ -145,19 +128,20 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
             values = measure_all(measures, network, initial, data)
         return {
             "measures": {name: _as_json(value) for name, value in values.items()},
-            "counts": [count_regions(network, data, settings) for settings in counts.values()],
+            "counts": [count_regions(network, data, settings) for settings in counts],
         }
 
     def look(network, epoch):
-        if planned.evolution_weights:
+        if asked["evolution_weights"]:
             states[epoch] = _state_of(network)
         train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
         _, test_accuracy = evaluate(network, data.x_test, data.y_test)
         seen = {"epoch": epoch, "train_loss": _as_json(train_loss)}
         seen |= {"train_accuracy": train_accuracy, "test_accuracy": test_accuracy}
-        return seen | taken(network, planned.evolution_counts, planned.evolution_measures)
+        return seen | taken(network, asked["evolution_counts"], asked["evolution_measures"])
 
-    looks = {"measure_epochs": planned.evolution_epochs, "measure_loss": planned.evolution_loss}
+    loss = next(iter(asked["evolution_loss"]), None)
+    looks = {"measure_epochs": asked["evolution_epochs"], "measure_loss": loss}
     options = {"device": device, "compile": compile, "progress": progress}
     run = train(network, data, spec.train, measure=look, **looks, **options)
     names = ("train_accuracy", "test_accuracy", "train_loss", "test_loss")
@@ -166,8 +150,8 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     record["evolution"] = list(run.measurements.values())
     execution = {"compile": True} if compile else {}
     record["provenance"] = provenance(data, device, started, run.seconds, execution)
-    if planned.evolution_loss is not None:
-        record["reached"] = {"loss": planned.evolution_loss, "epoch": run.reached_epoch}
+    if loss is not None:
+        record["reached"] = {"loss": loss, "epoch": run.reached_epoch}
     if run.status != "ok":
         return record, states
     states[spec.train.epochs] = _state_of(run.network)
@@ -175,13 +159,13 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
         if data.y_train_true is not None:
             _, accuracy = evaluate(run.network, data.x_train, data.y_train_true)
             results["train_accuracy_true_labels"] = accuracy
-        if planned.per_image:
+        if asked["per_image"]:
             record["per_image"], results["unused_accuracy"] = _right_images(run.network, spec, data)
         # How networks disagree can be told from records. A character per label: 0 to 9, and after 9
         # those that follow it in Unicode.
         labels = predict_labels(run.network, data.x_test[:NUM_PREDICTIONS]).tolist()
         record["predictions"] = "".join(chr(ord("0") + label) for label in labels)
-        record |= taken(run.network, planned.counts, planned.measures)
+        record |= taken(run.network, asked["counts"], asked["measures"])
     except NonFiniteScores:
         record["status"] = "diverged"
     return record, states
@@ -319,7 +303,7 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     what is trained again is not the network on record.
     """
     spec, states = planned.spec, {}
-    found = records.find_records({spec.run_id: planned}, planned.frozen)
+    found = records.find_records({spec.run_id: planned})
     record, data = found.get(spec.run_id, (None, None))[0], dataset_of(spec, device)
     if record is not None:
         check_start(record)
