@@ -204,7 +204,7 @@ def load_runs(
 
     Args:
         origin: "live" or "reference" keeps the records made on this machine or the committed ones.
-        num_samples: means over the first so many simplices of every count; default all.
+        num_samples: means over the first so many simplices of every count; default, or 0, all.
 
     Columns: run_id, campaign, experiment, network, cell (the setting without the seed), origin,
     status, all training settings, train_accuracy, test_accuracy, gap = train_accuracy -
@@ -213,7 +213,8 @@ def load_runs(
     (of the mean over simplices), with `count` short for `count_main`, and seconds_train,
     seconds_count. Raises ValueError for an unknown campaign or origin. Warns as `find_records`.
     """
-    campaign, entries = _entries(name, origin, num_samples)
+    check_count("num_samples", num_samples or 0, 0)
+    campaign, entries = _entries(name, origin)
     rows = [head | record_row(record, campaign.counts, num_samples) for head, record in entries]
     return pd.DataFrame(rows, columns=None if rows else list(RUN_COLUMNS))
 
@@ -265,23 +266,24 @@ def load_counts(name, labels):
     return pd.DataFrame(rows)
 
 
-def _entries(name, origin=None, num_samples=None):
+def _entries(name, origin=None):
     """The campaign, and (columns that identify run and experiment, record) of all there is."""
     check_name("origin", origin or "live", ("live", "reference"))
-    check_count("num_samples", 1 if num_samples is None else num_samples, 1)
     campaign = name if isinstance(name, Campaign) else load_campaign(name)
-    found = find_records(campaign.runs(), origin)
-    entries = []
+    found, entries = find_records(campaign.runs(), origin), []
     for experiment, label, planned in campaign.entries():
         run_id = planned.spec.run_id
         if run_id in found:
             record, where = found[run_id]
-            # In one order, for equal settings to have one name whatever their experiment.
-            varied = [key for key in TRAIN_DEFAULTS if key in experiment.grid | experiment.ranges]
-            cell = _cell(vars(planned.spec.train), varied)
+            cell = _cell(vars(planned.spec.train), experiment.grid | experiment.ranges)
             head = {"run_id": run_id, "campaign": campaign.name, "experiment": experiment.name}
             entries.append((head | {"network": label, "cell": cell, "origin": where}, record))
     return campaign, entries
+
+
+def _cell(settings, varied):
+    """A name of a setting; in one order, for equal ones to have one whatever their experiment."""
+    return ", ".join(f"{key}={settings[key]}" for key in TRAIN_DEFAULTS if key in varied)
 
 
 def record_row(record, counts, num_samples=None):
@@ -312,7 +314,7 @@ def _columns(point, counts, num_samples=None):
     for name, settings in counts.items():
         entry = find_count(point["counts"], settings)
         if entry is not None:
-            values = np.asarray(entry["counts"][:num_samples], dtype=float)
+            values = np.asarray(entry["counts"][: num_samples or None], dtype=float)
             spread = values.std(ddof=1) if len(values) > 1 else np.nan
             columns[f"count_{name}"] = values.mean()
             columns[f"count_{name}_std_error"] = spread / len(values) ** 0.5
@@ -322,20 +324,14 @@ def _columns(point, counts, num_samples=None):
 def campaign_runs(name, experiment="", num_samples=0):
     """The runs that a page shows: `load_runs` of a campaign, of one experiment if it is named.
 
-    num_samples: means over the first so many simplices; 0 for all. Raises ValueError that says what
-    to run where there is no record, and where all runs diverged.
+    Raises ValueError that says what to run where there is no record, and where all runs diverged.
     """
-    campaign = load_campaign(name)
-    command = f"python -m rc_utils.sweep {name}"
+    campaign, command = load_campaign(name), f"python -m rc_utils.sweep {name}"
+    runs = load_runs(campaign, num_samples=num_samples)
     if experiment:
-        campaign.experiment(experiment)
+        runs = runs[runs["experiment"] == campaign.experiment(experiment).name]
         command += f" --experiment {experiment}"
-    runs = load_runs(campaign, num_samples=num_samples or None)
-    runs = runs[(runs["experiment"] == experiment) | (experiment == "")]
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
-    counted = runs["count"].notna().any() or (runs["status"] != "ok").all()
-    lacking = f"no run of campaign {name!r} has the count 'main', which pages show"
-    require(counted, f"{lacking}: name one of its [counts] so, or `{command}`")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)
     return runs.reset_index(drop=True)
@@ -350,15 +346,10 @@ def experiments_like(name, experiment="", training=True):
     campaign, kinds = load_campaign(name), {}
     for e in campaign.experiments:
         # Their values, however the file writes them.
-        kinds[e.name] = [campaign.dataset | e.dataset, e.options, e.own_draw]
-        if training:
-            kinds[e.name].append(TRAIN_DEFAULTS | campaign.train | e.train)
+        train = TRAIN_DEFAULTS | campaign.train | e.train if training else {}
+        kinds[e.name] = (campaign.dataset | e.dataset, e.options, e.own_draw, train)
     wanted = kinds.get(experiment or campaign.experiments[0].name)
     return [name for name, kind in kinds.items() if kind == wanted]
-
-
-def _cell(settings, varied):
-    return ", ".join(f"{key}={settings[key]}" for key in varied)
 
 
 def plain_runs(name, num_samples=0, experiment=""):
@@ -374,31 +365,31 @@ def plain_runs(name, num_samples=0, experiment=""):
     names = experiments_like(name, chosen.name)
     runs = campaign_runs(name, "", num_samples)
     runs = runs[runs["experiment"].isin(names)].drop_duplicates("run_id")
-    grids = [e.grid | e.ranges for e in campaign.experiments if e.name in names]
-    varied = [key for key in TRAIN_DEFAULTS if any(key in grid for grid in grids)]
+    alike = [e for e in campaign.experiments if e.name in names]
+    varied = {key for e in alike for key in e.grid | e.ranges}
     usual = TRAIN_DEFAULTS | campaign.train | chosen.train
-    for key in set(varied) - {*chosen.grid, *chosen.ranges, "lr", "batch_size", "weight_decay"}:
+    for key in varied - {*chosen.grid, *chosen.ranges, "lr", "batch_size", "weight_decay"}:
         runs = runs[runs[key] == usual[key]]
-    cells = [_cell(row, varied) for row in runs[varied].to_dict("records")]
+    cells = [_cell(row, varied) for row in runs.to_dict("records")]
     return runs.assign(experiment="main", cell=cells).reset_index(drop=True)
 
 
 def describe_runs(runs):
     """Summary of the runs of `campaign_runs` in a few lines, and the campaign's note."""
-    campaign = load_campaign(runs["campaign"].iloc[0])
-    distinct = runs.drop_duplicates("run_id")
-    found = find_records(campaign.runs())
-    ids = set(distinct["run_id"])
-    machines = {found[run_id][0]["provenance"]["hardware"] for run_id in ids}
-    shown = [e for e, _, planned in campaign.entries() if planned.spec.run_id in ids]
-    datasets = [campaign.dataset | e.dataset for e in shown]  # without the seeds of own draws
+    campaign, distinct = load_campaign(runs["campaign"].iloc[0]), runs.drop_duplicates("run_id")
+    plans, ids = campaign.runs(), set(distinct["run_id"])
+    found = find_records({run_id: plans[run_id] for run_id in ids})
+    machines = {record["provenance"]["hardware"] for record, _ in found.values()}
+    shown = {e.name: e for e, _, planned in campaign.entries() if planned.spec.run_id in ids}
+    # Without the seeds of own draws.
+    datasets = [campaign.dataset | experiment.dataset for experiment in shown.values()]
     keys = dict.fromkeys(key for dataset in datasets for key in dataset)
     values = {key: dict.fromkeys(str(d.get(key, "default")) for d in datasets) for key in keys}
     data = ", ".join(f"{key} {' or '.join(texts)}" for key, texts in values.items())
     fitted, failed = distinct["interpolates"].sum(), (distinct["status"] != "ok").sum()
     numbers = {name: distinct[name].nunique() for name in ("network", "seed")}
     words = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in numbers.items())
-    made = f"{len(distinct)} of {len(campaign.runs())} runs, {words}"
+    made = f"{len(distinct)} of {len(plans)} runs, {words}"
     return (
         f"campaign {campaign.name}: {made}; {data}\n"
         f"{fitted} fit their training images (accuracy at least {INTERPOLATES}), "
