@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import copy
 import dataclasses
 import datetime
 import functools
@@ -120,7 +119,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     record = {"schema": SCHEMA, "run_id": spec.run_id, "spec": dataclasses.asdict(spec)}
     module = getattr(NETWORKS.get(spec.network["name"]), "__module__", "")
     if not module.startswith("rc_utils."):
-        record["start"] = {"scores": _start(network, data)}
+        record["start"] = {"scores": start_of(spec)}
 
     def taken(network, counts, measures):
         initial = network_of(spec, data).to(data.device).eval() if measures else None
@@ -213,13 +212,17 @@ def _as_json(value):
     return value if np.isfinite(value) else str(value)
 
 
-def _start(network, data):
-    """Scores (8, 10 or fewer classes) by which a start is known again.
+def start_of(spec):
+    """Scores (8, 10 or fewer classes) by which a network of a run's name is known again.
 
-    Of four fixed images in evaluation mode, then in training mode with a fixed seed.
+    Untrained, of four fixed images in evaluation mode, then in training mode with a fixed seed.
     """
+    # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
+    shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
+    data = dataset_of(dataclasses.replace(spec, dataset=shape))
+    network = network_of(spec, data)
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
-    batch, network = torch.from_numpy(images).float(), copy.deepcopy(network).cpu()
+    batch = torch.from_numpy(images).float()
     with own_random_state(seed=0), full_precision(), torch.no_grad():
         with evaluation_mode(network):
             scores = network(batch)
@@ -232,10 +235,7 @@ def check_start(record):
     if "start" not in record:
         return
     spec, was = records.spec_of(record), record["start"]["scores"]
-    # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
-    shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
-    data = dataset_of(dataclasses.replace(spec, dataset=shape))
-    now = _start(network_of(spec, data), data)
+    now = start_of(spec)
     # Scores may differ by rounding.
     same = np.shape(was) == np.shape(now) and np.allclose(was, now, rtol=1e-3, atol=1e-4)
     require(
@@ -283,12 +283,6 @@ def kept_weights(record):
     return states
 
 
-def is_of_other_data(record, data):
-    """Whether a record names other data than these; older ones name none."""
-    known = record["provenance"].get("data", {}).get("sha256")
-    return known not in (None, data.provenance["sha256"])
-
-
 def trained_network(planned, device="cpu", progress=False):
     """Trained network of a planned run, in evaluation mode, as `networks_during_training`."""
     last = planned.spec.train.epochs
@@ -308,9 +302,6 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     if record is not None:
         check_start(record)
         states = kept_weights(record)
-        if is_of_other_data(record, data):
-            fault = f"run {spec.run_id} was trained on other data than {spec.dataset['name']} is"
-            warnings.warn(f"{fault} now", stacklevel=3)
     if not set(epochs) <= set(states):
         looks = {"measure": lambda network, epoch: _state_of(network), "measure_epochs": epochs}
         made = record["provenance"] if record else {}
