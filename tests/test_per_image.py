@@ -40,7 +40,7 @@ def striped(tmp_path, monkeypatch):
 def test_a_record_says_which_images_of_the_stored_dataset_are_right(striped):
     campaign = parse_campaign(CAMPAIGN, "one-by-one")
     (outcome,) = sweep(campaign)
-    assert outcome.status == "done", outcome.error
+    assert outcome.status == "done", outcome.text
     (planned,) = campaign.runs().values()
     record = live_record(planned.spec.run_id)
     network, data = trained_network(planned), dataset_of(planned.spec)

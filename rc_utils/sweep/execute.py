@@ -29,7 +29,6 @@ from rc_utils.sweep.run import (
     complete_run,
     make_record,
     torch_threads,
-    with_held,
 )
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
@@ -54,12 +53,11 @@ DASK_SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a run ended: "done", "elsewhere" (another sweep is at it), or "failed" with its error."""
+    """How a run ended, "done", "elsewhere" (another sweep is at it) or "failed", in words, too."""
 
     run_id: str
     status: str
-    record: dict | None = None
-    error: str = ""
+    text: str = ""
 
 
 def sweep(
@@ -83,18 +81,15 @@ def sweep(
     check_values(campaign)
     check_count("workers", workers, 0)
     check_count("threads", threads, 1)
+    if not scheduler:  # whose workers may have what this machine has not
+        check_device(device)
     # Also those of other experiments, whose networks have the same names.
-    found = records.find_records(campaign.restricted([]).runs())
-    for record, _ in found.values():
+    for record, _ in records.find_records(campaign.restricted([]).runs()).values():
         check_start(record)
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
-    if scheduler:  # whose workers may have none of the records that are here
-        old = {key: found[key][0] for key in found}
-        todo = [with_held(p, old[p.spec.run_id]) if p.spec.run_id in old else p for p in todo]
-    else:  # workers elsewhere may have what this machine has not
-        check_device(device)
+    if not scheduler:
         check_data(todo)
     records.check_writable()
     job = functools.partial(attempt, device=device, threads=threads, compile=compile)
@@ -103,15 +98,9 @@ def sweep(
     with tqdm(total=len(todo), desc=campaign.name, unit="run", mininterval=2.0) as bar:
         for outcome in outcomes:
             if outcome.status == "done":
-                record, results = outcome.record, outcome.record["results"]
-                if scheduler:  # whose workers may share no file system with this process
-                    records.write_record(record)
-                run = f"{outcome.run_id} {record['spec']['network']['name']} {record['status']}"
-                train, test = f"{results['train_accuracy']:.3f}", f"{results['test_accuracy']:.3f}"
                 bar.update()
-                bar.write(f"{run}: train {train}, test {test}", file=sys.stderr)
-            elif outcome.status == "failed":
-                bar.write(f"run {outcome.run_id} failed:\n{outcome.error}", file=sys.stderr)
+            if outcome.text:
+                bar.write(outcome.text, file=sys.stderr)
             seen.append(outcome)
     return seen
 
@@ -124,12 +113,16 @@ def attempt(planned, device="cpu", threads=1, compile=False):
     try:
         with torch_threads(threads):
             record = complete_run(planned, device, compile=compile)
-        return Outcome(run_id, "done", record)
     except Timeout:
         return Outcome(run_id, "elsewhere")
     except Exception:
         settings = canonical_json(dataclasses.asdict(planned.spec))
-        return Outcome(run_id, "failed", error=f"{traceback.format_exc()}settings: {settings}")
+        fault = f"run {run_id} failed:\n{traceback.format_exc()}settings: {settings}"
+        return Outcome(run_id, "failed", fault)
+    results = record["results"]
+    found = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
+    name = planned.spec.network["name"]
+    return Outcome(run_id, "done", f"{run_id} {name} {record['status']}: {found}")
 
 
 def on_dask(todo, job, workers, scheduler):
@@ -152,7 +145,9 @@ def on_dask(todo, job, workers, scheduler):
         ids = {future.key: p.spec.run_id for future, p in zip(futures, todo, strict=True)}
         for future, outcome in as_completed(futures, with_results=True, raise_errors=False):
             if future.status == "error":
-                outcome = Outcome(ids[future.key], "failed", error=repr(future.exception()))
+                run_id = ids[future.key]
+                fault = f"run {run_id} failed: {future.exception()!r}"
+                outcome = Outcome(run_id, "failed", fault)
             elif future.status != "finished":
                 raise OSError("the scheduler is gone; the same command with another does the rest")
             yield outcome
