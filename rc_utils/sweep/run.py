@@ -72,6 +72,7 @@ def complete_run(planned, device="cpu", *, compile=False):
     was made with a network of the same name that starts otherwise, or another `evolution_loss`.
     """
     from filelock import FileLock
+    from safetensors.torch import save
 
     run_id = planned.spec.run_id
     lock = results_dir() / "locks" / f"{run_id}.lock"
@@ -89,7 +90,9 @@ def complete_run(planned, device="cpu", *, compile=False):
         kept = f"run {run_id} meets scores that are not finite now; its record is kept as it was"
         require(not was_ok or record["status"] == "ok", kept)
         if planned.asked["evolution_weights"] and record["status"] == "ok":
-            record["provenance"]["weights_sha256"] = _keep_weights(run_id, states)
+            content = save(states)
+            write_atomically(weights_path(run_id), content)
+            record["provenance"]["weights_sha256"] = hashlib.sha256(content).hexdigest()
         records.write_record(record)
     return record
 
@@ -109,8 +112,8 @@ def with_held(planned, record):
 def make_record(planned, device="cpu", *, compile=False, progress=False):
     """Train, measure and count one run without writing anything.
 
-    progress: show a bar over the epochs on stderr. Returns its record and state dicts by epoch: the
-    last one, and where the plan asks for them.
+    progress: show a bar over the epochs on stderr. Returns its record, and the tensors of the last
+    epoch, and of others where the plan asks for them, by "<epoch>/<name in the network>".
     """
     spec, asked, states = planned.spec, planned.asked, {}
     started = datetime.datetime.now(datetime.UTC)
@@ -132,7 +135,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
 
     def look(network, epoch):
         if asked["evolution_weights"]:
-            states[epoch] = _state_of(network)
+            states.update(_state_of(network, epoch))
         train_loss, train_accuracy = evaluate(network, data.x_train, data.y_train)
         _, test_accuracy = evaluate(network, data.x_test, data.y_test)
         seen = {"epoch": epoch, "train_loss": _as_json(train_loss)}
@@ -153,7 +156,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
         record["reached"] = {"loss": loss, "epoch": run.reached_epoch}
     if run.status != "ok":
         return record, states
-    states[spec.train.epochs] = _state_of(run.network)
+    states |= _state_of(run.network, spec.train.epochs)
     try:
         if data.y_train_true is not None:
             _, accuracy = evaluate(run.network, data.x_train, data.y_train_true)
@@ -251,36 +254,20 @@ def weights_path(run_id):
     return results_dir() / "weights" / f"{run_id}.safetensors"
 
 
-def _state_of(network):
+def _state_of(network, epoch):
     # Cloned, because training goes on, and safetensors refuses parameters that share memory.
     state = network.state_dict().items()
-    return {name: value.detach().cpu().clone().contiguous() for name, value in state}
-
-
-def _keep_weights(run_id, states):
-    """Write state dicts by epoch to the run's file, under "<epoch>/<name>"; returns its SHA-256."""
-    from safetensors.torch import save
-
-    pairs = ((epoch, *item) for epoch, state in states.items() for item in state.items())
-    content = save({f"{epoch}/{name}": value for epoch, name, value in pairs})
-    write_atomically(weights_path(run_id), content)
-    return hashlib.sha256(content).hexdigest()
+    return {f"{epoch}/{name}": value.detach().cpu().clone().contiguous() for name, value in state}
 
 
 def kept_weights(record):
-    """State dicts of a record's network by epoch, {} where none on this machine has its SHA-256."""
+    """Tensors of a record's network, by "<epoch>/<name>"; {} where no file here has its SHA-256."""
     from safetensors.torch import load
 
     path = weights_path(record["run_id"])
     content = path.read_bytes() if path.is_file() else b""
-    if hashlib.sha256(content).hexdigest() != record["provenance"].get("weights_sha256"):
-        return {}
-    states = {}
-    for key, value in load(content).items():
-        epoch, _, name = key.partition("/")
-        if epoch.isdigit():  # older files have the last epoch once more, by another name
-            states.setdefault(int(epoch), {})[name] = value
-    return states
+    is_known = hashlib.sha256(content).hexdigest() == record["provenance"].get("weights_sha256")
+    return load(content) if is_known else {}
 
 
 def trained_network(planned, device="cpu", progress=False):
@@ -297,26 +284,28 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     what is trained again is not the network on record.
     """
     spec, states = planned.spec, {}
-    found = records.find_records({spec.run_id: planned})
-    record, data = found.get(spec.run_id, (None, None))[0], dataset_of(spec, device)
+    record, _ = records.find_records({spec.run_id: planned}).get(spec.run_id, (None, None))
     if record is not None:
         check_start(record)
         states = kept_weights(record)
-    if not set(epochs) <= set(states):
-        looks = {"measure": lambda network, epoch: _state_of(network), "measure_epochs": epochs}
+    data = dataset_of(spec, device)
+    if not {str(epoch) for epoch in epochs} <= {name.partition("/")[0] for name in states}:
         made = record["provenance"] if record else {}
         with torch_threads(made.get("threads", torch.get_num_threads())):
-            network, options = network_of(spec, data), {"device": device, "progress": progress}
-            run = train(network, data, spec.train, **looks, **options)
+            looks = {"measure": _state_of, "measure_epochs": epochs}
+            options = {"device": device, "progress": progress}
+            run = train(network_of(spec, data), data, spec.train, **looks, **options)
         require(run.status == "ok", f"run {spec.run_id} diverged: it has no trained network")
-        states = run.measurements
+        for state in run.measurements.values():
+            states |= state
         if record is not None and record["results"]["test_accuracy"] != run.test_accuracy:
             warnings.warn(
                 f"run {spec.run_id}, trained again here, is not the network on record: its test "
                 f"accuracy is {run.test_accuracy}, not {record['results']['test_accuracy']}",
                 stacklevel=3,
             )
-    networks = {epoch: network_of(spec, data).to(device).eval() for epoch in epochs}
-    for epoch, network in networks.items():
-        network.load_state_dict(states[epoch])
+    networks = {}
+    for epoch in epochs:
+        networks[epoch] = network = network_of(spec, data).to(device).eval()
+        network.load_state_dict({name: states[f"{epoch}/{name}"] for name in network.state_dict()})
     return networks
