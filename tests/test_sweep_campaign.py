@@ -77,9 +77,6 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
     (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
     (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"its networks once, see \['small'\]"),
-    (["experiments", 0, "grid", "seed"], [1], r"\['seed'\] given twice"),
-    (["experiments", 0, "ranges"], {"lr": [0.01, 0.1]}, r"\['lr'\] given twice"),
-    (["experiments", 0, "evolution_counts"], ["main"], "needs evolution_epochs or"),
     # Values out of range.
     (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
 ])  # fmt: skip

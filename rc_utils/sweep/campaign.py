@@ -126,24 +126,14 @@ class Experiment:
     evolution_weights: bool = False
 
     def __post_init__(self):
-        seeds = self.seeds_by_network
-        different = sorted(set(self.networks) ^ set(seeds))
+        different = sorted(set(self.networks) ^ set(self.seeds_by_network))
         require(not different, f"seeds must list each of its networks once, see {different}")
         lists = {"networks": self.networks}
+        lists |= {f"seeds of {label}": values for label, values in self.seeds_by_network.items()}
         lists |= {f"grid.{key}": values for key, values in self.grid.items()}
-        lists |= {f"seeds of {label}": values for label, values in seeds.items()}
         for where, values in lists.items():
-            require(values, f"{where} must be a non-empty list")
             for i, value in enumerate(values):  # 1 and 1.0 are equal
                 require(value not in values[:i], f"{where} has {value!r} twice")
-        given = [*self.train, *self.grid, *self.ranges, "seed"]
-        twice = sorted({key for key in given if given.count(key) > 1})
-        require(not twice, f"{twice} given twice: in train, grid, ranges or by seeds")
-        # Days of training later it would be too late to see that nothing was looked at.
-        asked = self.evolution_counts or self.evolution_measures or self.evolution_weights
-        looks = self.evolution_epochs or self.evolution_loss
-        fault = "what evolution_* ask for needs evolution_epochs or evolution_loss"
-        require(looks or not asked, fault)
 
     @property
     def seeds_by_network(self):
@@ -248,8 +238,6 @@ class Campaign:
         train = settings_from_dict(TrainConfig, self.train | experiment.train | setting, where)
         own = {"seed": train.seed} if experiment.own_draw else {}
         dataset = self.dataset | experiment.dataset | own
-        stored = dataset.get("name") not in ("shapes", "digits", "imagenet")
-        require(stored or not experiment.per_image, "per_image needs a dataset stored as a file")
         asked = {}
         for key in ASKED:
             value = getattr(experiment, key)
