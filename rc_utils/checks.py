@@ -37,8 +37,7 @@ def check_keys(where, given, valid):
         check_name(f"key in {where}", key, valid)
 
 
-def is_finite_number(value):
-    """Whether `value` is a real number that a float can hold, neither infinite nor NaN."""
+def _is_finite(value):
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     try:
         return number and math.isfinite(value)
@@ -48,16 +47,16 @@ def is_finite_number(value):
 
 def check_number(name, value, minimum, above=False):
     """Raise ValueError unless `value` is a finite number of at least `minimum`, or above it."""
-    fits = is_finite_number(value) and (value > minimum if above else value >= minimum)
+    fits = _is_finite(value) and (value > minimum if above else value >= minimum)
     bound = "above" if above else "of at least"
     require(fits, f"{name}={value!r}; expected a finite number {bound} {minimum:g}")
 
 
 def check_count(name, value, minimum):
     """`value` as an int; ValueError unless it is an integer from `minimum` to 2^63 - 1."""
-    fits = isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= minimum
-    require(fits, f"{name}={value!r}; expected an integer of at least {minimum}")
-    require(value < 2**63, f"{name}={value!r}; expected an integer below 2^63")
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    fits = is_integer and minimum <= value < 2**63
+    require(fits, f"{name}={value!r}; expected an integer of at least {minimum} and below 2^63")
     return int(value)
 
 
@@ -103,7 +102,7 @@ def _fits(value, hint):
     if isinstance(value, bool):
         return kind is bool
     if kind is float:
-        return isinstance(value, int | float) and is_finite_number(value)
+        return isinstance(value, int | float) and _is_finite(value)
     if kind in (list, tuple, collections.abc.Sequence):
         is_list = isinstance(value, list | tuple)
         return is_list and all(_fits(item, inner[0]) for item in value if inner)

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import pathlib
 import platform
 import subprocess
 
@@ -35,12 +36,10 @@ def hardware(device="cpu"):
     """Name of the processor or of the graphics card."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            named = (line for line in file if line.startswith("model name"))
-            return next(named).split(":", 1)[1].strip()
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    path = pathlib.Path("/proc/cpuinfo")  # of Linux
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def instructions():
