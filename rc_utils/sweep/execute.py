@@ -24,12 +24,7 @@ from rc_utils.networks.registry import check_network
 from rc_utils.paths import results_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
-from rc_utils.sweep.run import (
-    check_start,
-    complete_run,
-    make_record,
-    torch_threads,
-)
+from rc_utils.sweep.run import check_start, complete_run, make_record, torch_threads
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
 # repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of
@@ -60,19 +55,17 @@ class Outcome:
     text: str = ""
 
 
-def sweep(
-    campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), threads=1, compile=False
-):
+def sweep(campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), compile=False):
     """Run what is missing of `campaign` (a Campaign or its name).
 
-    Returns an `Outcome` for each run; a run that fails does not end the sweep.
+    Returns an `Outcome` for each run; a run that fails does not end the sweep. Each has one torch
+    thread, for results not to depend on the machine's load.
 
     Args:
         workers: local worker processes; 0 runs in this process.
         scheduler: address of a Dask scheduler.
         shard: (i, n), every n-th run from the i-th on.
         compile: torch.compile the networks.
-        threads: torch threads of each run; with one, results do not depend on the machine's load.
 
     Raises OSError before any training if the results cannot be written, ValueError for a wrong
     setting, device or value of the campaign, and for a reader's network that is not as on record.
@@ -80,7 +73,6 @@ def sweep(
     campaign = campaign if isinstance(campaign, Campaign) else load_campaign(campaign)
     check_values(campaign)
     check_count("workers", workers, 0)
-    check_count("threads", threads, 1)
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
     # Also those of other experiments, whose networks have the same names.
@@ -92,7 +84,7 @@ def sweep(
     if not scheduler:
         check_data(todo)
     records.check_writable()
-    job = functools.partial(attempt, device=device, threads=threads, compile=compile)
+    job = functools.partial(attempt, device=device, compile=compile)
     outcomes = on_dask(todo, job, workers, scheduler) if workers or scheduler else map(job, todo)
     seen = []
     with tqdm(total=len(todo), desc=campaign.name, unit="run", mininterval=2.0) as bar:
@@ -105,13 +97,13 @@ def sweep(
     return seen
 
 
-def attempt(planned, device="cpu", threads=1, compile=False):
+def attempt(planned, device="cpu", compile=False):
     """Outcome, be it an error, of a planned run here."""
     from filelock import Timeout
 
     run_id = planned.spec.run_id
     try:
-        with torch_threads(threads):
+        with torch_threads(1):
             record = complete_run(planned, device, compile=compile)
     except Timeout:
         return Outcome(run_id, "elsewhere")
@@ -271,8 +263,7 @@ def _parser():
     workers = "local worker processes (default: this process alone)"
     add("--workers", type=int, default=0, help=workers)
     add("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
-    add("--device", default="cpu", help="cpu, cuda, cuda:1, ... or auto")
-    add("--threads", type=int, default=1, help="torch threads of each run (default 1)")
+    add("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
     nth = "every N-th run, from the i-th on (i < N)"
     add("--shard", type=shard, default=(0, 1), metavar="i/N", help=nth)
     add("--compile", action="store_true", help="torch.compile the networks")
@@ -290,8 +281,6 @@ def main(arguments=None):
     0 done, 1 a run failed or differs, 2 wrong use or no place to write, 3 runs left, 130 stopped.
     """
     options = _parser().parse_args(arguments)
-    if options.device == "auto":
-        options.device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         campaign = load_campaign(options.campaign).restricted(options.experiment)
         if options.plan or options.freeze or options.verify is not None:
@@ -318,7 +307,7 @@ def main(arguments=None):
 def _verify(campaign, options):
     check_device(options.device)
     agree = []
-    with torch_threads(options.threads):
+    with torch_threads(1):
         checked = verify(campaign, options.verify, device=options.device)
         for line, agrees in tqdm(checked, total=options.verify, desc=campaign.name, unit="run"):
             tqdm.write(line)
@@ -328,7 +317,7 @@ def _verify(campaign, options):
 
 
 def _sweep(campaign, options):
-    names = ("workers", "scheduler", "device", "threads", "shard", "compile")
+    names = ("workers", "scheduler", "device", "shard", "compile")
     outcomes = sweep(campaign, **{name: getattr(options, name) for name in names})
     statuses = [outcome.status for outcome in outcomes]
     done, failed = statuses.count("done"), statuses.count("failed")
