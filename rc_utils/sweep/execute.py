@@ -118,11 +118,7 @@ def attempt(planned, device="cpu", compile=False):
 
 
 def on_dask(todo, job, workers, scheduler):
-    """Outcomes of `job` for planned runs, as they are finished.
-
-    On so many local processes with a thread each, or on the workers of a scheduler.
-    A killed worker's run goes to another worker; an error in a job is an outcome.
-    """
+    """Outcomes of `job` for planned runs as they are finished; a killed worker's go to another."""
     import dask
     from distributed import Client, as_completed
 
@@ -132,7 +128,6 @@ def on_dask(todo, job, workers, scheduler):
     local = {"n_workers": min(workers, len(todo)), "threads_per_worker": 1, "memory_limit": 0}
     local |= {"dashboard_address": "127.0.0.1:0"}
     with Client(scheduler, **{} if scheduler else local) as client:
-        # So many in one message.
         futures = client.map(job, todo, batch_size=1000, fifo_timeout=0, pure=False)
         ids = {future.key: p.spec.run_id for future, p in zip(futures, todo, strict=True)}
         for future, outcome in as_completed(futures, with_results=True, raise_errors=False):

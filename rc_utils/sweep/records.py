@@ -37,7 +37,6 @@ RUN_COLUMNS = (
 )
 KEYS = {"status", "results", "measures", "counts", "evolution", "provenance"}
 RESULTS = {"train_accuracy", "test_accuracy", "train_loss", "test_loss"}
-ADVICE = "delete this record alone and run the sweep again"
 
 
 def record_path(run_id):
@@ -82,7 +81,8 @@ def _trusted(text, where):
         missing = KEYS - record.keys() or RESULTS - record["results"].keys()
         require(not missing, f"it has no {missing}")
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        warnings.warn(f"{where} is not a whole record, {error!r}: {ADVICE}", stacklevel=3)
+        advice = "delete this record alone and run the sweep again"
+        warnings.warn(f"{where} is not a whole record, {error!r}: {advice}", stacklevel=3)
         return None
     return record
 

@@ -65,11 +65,10 @@ def torch_threads(number):
 def complete_run(planned, device="cpu", *, compile=False):
     """Record of a planned run; the run is made, and its record written, unless it is there.
 
-    A record that lacks a count, a measure or a look during training is made again as a whole, with
-    all that it held, for another campaign. compile: as in `train`.
-
-    Raises filelock.Timeout where another process is at this run, and ValueError where the record
-    was made with a network of the same name that starts otherwise, or another `evolution_loss`.
+    One that lacks something is made again as a whole, with all that it held, for other campaigns.
+    compile: as in `train`. Raises filelock.Timeout where another process is at this run, ValueError
+    where the record is of a network of the same name that starts otherwise, or of another
+    `evolution_loss`.
     """
     from filelock import FileLock
     from safetensors.torch import save
@@ -174,12 +173,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
 
 
 def _right_images(network, spec, data):
-    """Which images of the stored dataset are classified right, and the accuracy on unused ones.
-
-    Returns {"test", "pool"}, bits in the stored order, eight a byte, as base64 text
-    (`numpy.packbits`): of all test images and of the pool that the training images were drawn from;
-    and the accuracy on the others of the pool. All are standardised as the training images are.
-    """
+    """Which stored images are right, as bits in base64, and the accuracy on unused ones."""
     settings = {k: v for k, v in spec.dataset.items() if k in ("name", "image_size", "classes")}
     stored = dataset_of(dataclasses.replace(spec, dataset=settings))
     mean, std = data.x_train.mean.cpu(), data.x_train.std.cpu()
@@ -216,14 +210,12 @@ def _as_json(value):
 
 
 def start_of(spec):
-    """Scores (8, 10 or fewer classes) by which a network of a run's name is known again.
-
-    Untrained, of four fixed images in evaluation mode, then in training mode with a fixed seed.
-    """
+    """Scores (8, 10 or fewer) of an untrained network, by which the one of that name is known."""
     # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
     shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
     data = dataset_of(dataclasses.replace(spec, dataset=shape))
     network = network_of(spec, data)
+    # Of four fixed images in evaluation mode, then in training mode with a fixed seed.
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
     batch = torch.from_numpy(images).float()
     with own_random_state(seed=0), full_precision(), torch.no_grad():
@@ -279,9 +271,8 @@ def trained_network(planned, device="cpu", progress=False):
 def networks_during_training(planned, epochs, device="cpu", progress=False):
     """{epoch: network} of a planned run, from kept weights, else trained again.
 
-    progress: show a bar over the epochs on stderr where it is trained. Raises ValueError where the
-    run diverges, and where the network starts otherwise than when its record was made. Warns where
-    what is trained again is not the network on record.
+    progress: show a bar over the epochs. Raises ValueError where the run diverges, and where the
+    network starts otherwise than on record. Warns where what is trained again is another network.
     """
     spec, states = planned.spec, {}
     record, _ = records.find_records({spec.run_id: planned}).get(spec.run_id, (None, None))
