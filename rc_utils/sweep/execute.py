@@ -68,13 +68,14 @@ def sweep(campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), co
         compile: torch.compile the networks.
 
     Raises OSError before any training if the results cannot be written, ValueError for a wrong
-    setting, device or value of the campaign, and for a reader's network that is not as on record.
+    setting or value of the campaign and for a reader's network that is not as on record, torch's
+    own error for a device that is not there.
     """
     campaign = campaign if isinstance(campaign, Campaign) else load_campaign(campaign)
     check_values(campaign)
     check_count("workers", workers, 0)
     if not scheduler:  # whose workers may have what this machine has not
-        check_device(device)
+        torch.zeros(1, device=device)
     # Also those of other experiments, whose networks have the same names.
     for record, _ in records.find_records(campaign.restricted([]).runs()).values():
         check_start(record)
@@ -174,14 +175,6 @@ def check_data(todo):
     """Raise ValueError for a dataset of planned runs that is not here."""
     for name in {planned.spec.dataset["name"] for planned in todo}:
         folder_with(name)
-
-
-def check_device(device):
-    """Raise ValueError for a device that is unknown or not in this machine."""
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {device!r} cannot be used: {error}") from error
 
 
 def plan(campaign, shard=(0, 1)):
@@ -291,7 +284,7 @@ def main(arguments=None):
         if options.verify is not None:
             return _verify(campaign, options)
         return _sweep(campaign, options)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, AssertionError) as error:  # of torch: no such device
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -300,7 +293,6 @@ def main(arguments=None):
 
 
 def _verify(campaign, options):
-    check_device(options.device)
     agree = []
     with torch_threads(1):
         checked = verify(campaign, options.verify, device=options.device)
