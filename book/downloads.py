@@ -4,7 +4,7 @@ import io
 import shutil
 import zipfile
 
-from rc_utils.sweep.campaign import load_campaigns
+from rc_utils.sweep.campaign import list_campaigns, load_campaign
 from rc_utils.sweep.records import load_runs
 
 COLUMNS = "columns.csv"
@@ -32,7 +32,7 @@ def write(layout, html):
 def record_tables(folder):
     """{campaign: CSV}, one row per run, of the campaigns in `folder` that have records."""
     found = {}
-    for campaign in load_campaigns():
+    for campaign in map(load_campaign, list_campaigns()):
         if campaign.folder.parent == folder and len(table := load_runs(campaign)):
             found[campaign.name] = table.to_csv(index=False, lineterminator="\n")
     return found

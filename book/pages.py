@@ -139,9 +139,8 @@ def campaign_files(pattern):
     if not fnmatch.filter(names, pattern):
         raise unknown_name("campaign", pattern, names)
     files = []
-    # One that is named is read alone: another that cannot be read does not stop its page.
-    chosen = [campaign.load_campaign(pattern)] if pattern in names else campaign.load_campaigns()
-    for found in (c for c in chosen if fnmatch.fnmatch(c.name, pattern)):
+    # Others are not read: one that cannot be read does not stop a page of another.
+    for found in map(campaign.load_campaign, fnmatch.filter(names, pattern)):
         files += [found.folder / "campaign.toml", found.folder / "runs.jsonl"]
         files += [records.record_path(run_id) for run_id in found.runs()]
     return files

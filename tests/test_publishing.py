@@ -29,7 +29,8 @@ def test_the_dictionary_has_every_column():
 
 def test_downloads_are_the_notebooks_and_the_records(tmp_path, monkeypatch):
     recorded, none_yet = load_campaign("tiny-imagenet-small"), load_campaign("shapes-tiny")
-    monkeypatch.setattr(downloads, "load_campaigns", lambda: [recorded, none_yet])
+    monkeypatch.setattr(downloads, "list_campaigns", lambda: [recorded, none_yet])
+    monkeypatch.setattr(downloads, "load_campaign", lambda campaign: campaign)
     downloads.write(pages.Layout(ROOT), tmp_path)
     with zipfile.ZipFile(tmp_path / "downloads" / "notebooks.zip") as archive:
         names = {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}

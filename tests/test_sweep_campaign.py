@@ -9,7 +9,7 @@ from test_sweep_trust import mutate
 
 from rc_utils.paths import campaigns_dir
 from rc_utils.sweep import execute
-from rc_utils.sweep.campaign import RunSpec, load_campaigns, parse_campaign
+from rc_utils.sweep.campaign import RunSpec, list_campaigns, load_campaign, parse_campaign
 from rc_utils.sweep.execute import check_values
 from rc_utils.training import TrainConfig
 
@@ -105,12 +105,12 @@ def test_a_campaign_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     path = tmp_path / "shapes-tiny" / "campaign.toml"
     path.write_text("\ufeff" + path.read_text(), encoding="utf-8")  # as editors of Windows do
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path))
-    names = [campaign.name for campaign in load_campaigns()]
-    assert names == ["shapes-quick", "shapes-tiny"]
+    assert list_campaigns() == ["shapes-quick", "shapes-tiny"]
+    assert load_campaign("shapes-tiny").name == "shapes-tiny"
     path = tmp_path / "shapes-quick" / "campaign.toml"
     path.write_text(path.read_text().replace("title = ", "title = [", 1))
     with pytest.raises(ValueError, match=r"shapes-quick/campaign.toml cannot be read as TOML"):
-        load_campaigns()
+        load_campaign("shapes-quick")
 
 
 def test_a_seed_draws_values_and_training_images_of_its_own():

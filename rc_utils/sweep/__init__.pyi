@@ -3,7 +3,6 @@ from .campaign import (
     Experiment,
     list_campaigns,
     load_campaign,
-    load_campaigns,
     parse_campaign,
 )
 from .execute import check_values, plan, sweep, verify
@@ -19,7 +18,6 @@ __all__ = [
     "freeze",
     "list_campaigns",
     "load_campaign",
-    "load_campaigns",
     "load_evolution",
     "load_runs",
     "make_record",

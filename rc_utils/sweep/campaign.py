@@ -254,11 +254,6 @@ def list_campaigns():
     return sorted(path.parent.name for path in campaigns_dir().glob("*/campaign.toml"))
 
 
-def load_campaigns():
-    """Every campaign that is there; ValueError for one that cannot be read."""
-    return [load_campaign(name) for name in list_campaigns()]
-
-
 def load_campaign(name):
     """The campaign of that name, or of the folder that holds a campaign.toml; needs no torch.
 
