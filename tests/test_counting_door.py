@@ -299,9 +299,7 @@ def test_points_and_outputs_of_every_type_are_the_numbers_that_were_given(kind, 
 @pytest.mark.parametrize(("points", "message"), [
     (scipy.sparse.csr_matrix(SEGMENT), r"points are a csr_matrix of shape \(2, 2\); expected"),
     (np.zeros(5), r"points are a ndarray of shape \(5,\); expected a dense"),
-    (pd.DataFrame({"kind": ["a", "b"]}), r"columns that are no numbers, \['kind'\]"),
     (ConcatDataset([TensorDataset(torch.zeros(4, 2))]), "points are a ConcatDataset.*torch.stack"),
-    (np.ma.masked_equal(np.eye(3), 1), "points have masked entries"),
     (np.full((5, 2), np.nan), r"points\[\d\] holds NaN"),
 ])  # fmt: skip
 def test_points_that_are_no_dense_real_numbers_are_named(points, message):

@@ -8,7 +8,6 @@ import numpy as np
 from tqdm import tqdm
 
 from rc_utils.checks import check_count, check_name, require
-from rc_utils.counting import sampling as draws
 from rc_utils.counting.classifier import (
     as_classifier,
     check_column,
@@ -18,6 +17,7 @@ from rc_utils.counting.classifier import (
 )
 from rc_utils.counting.lattice import Lattice, count_along_edges, make_lattice
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
+from rc_utils.counting.sampling import Draw
 from rc_utils.counting.segments import begins, sample_adaptively
 
 AUTHORS: dict[int | str, dict[str, Any]] = {
@@ -132,7 +132,6 @@ def region_count(
     that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind;
     MemoryError if a single point is too much.
     """
-    names, points = getattr(points, "columns", None), draws.as_points(points)
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, adjacency=adjacency)
     check_name("strategy", strategy, STRATEGIES)
     if coarse is not None:
@@ -142,17 +141,16 @@ def region_count(
     fits = strategy == "grid" or dim == 1 or lattice.adjacency == "linear"
     fault = f"strategy 'adaptive' in {dim} dimensions counts with adjacency 'linear'"
     require(fits, f"{fault}, got {lattice.adjacency!r}; give one of them up")
-    length = draws.checked_length(points, dim, num_samples, sampling, seed, direction_length)
-    dim, num_samples, seed = int(dim), int(num_samples), int(seed)
-    classifier = as_classifier(model, points, names)
-    draw = (dim, num_samples, sampling, seed, length, classifier.device, classifier.dtype)
+    draw = Draw(points, dim, num_samples, sampling, seed, direction_length)
+    classifier = as_classifier(model, draw.points, getattr(points, "columns", None))
+    where = {"device": classifier.device, "dtype": classifier.dtype, "labels": lattice.num_points}
     found, num_evaluations = [], 0
     # Adaptive counts take some seventh of a grid on segments, two or three of them beyond.
     share = 1 if strategy == "grid" else 1 / 7 if dim == 1 else 2.5
-    total = round(share * num_samples * lattice.num_points)
+    total = round(share * draw.num_samples * lattice.num_points)
     with tqdm(total=total, desc="region count", unit="point", disable=not progress) as bar:
         classifier = replace(classifier, tick=bar.update)
-        for corners in draws.vertex_blocks(points, *draw, labels=lattice.num_points):
+        for corners in draw.blocks(**where):
             if not found:
                 classifier = probed_inside(classifier, corners, batch_size)
             how = (lattice, strategy, batch_size, coarse)
@@ -161,9 +159,9 @@ def region_count(
             num_evaluations += evaluations
     check_column(classifier, strict=True)
     settings = {
-        "dim": dim, "num_samples": num_samples, "sampling": sampling, "seed": seed,
+        "dim": draw.dim, "num_samples": draw.num_samples, "sampling": sampling, "seed": draw.seed,
         "resolution": lattice.resolution, "alpha_range": tuple(alpha_range),
-        "direction_length": length, "adjacency": lattice.adjacency,
+        "direction_length": draw.direction_length, "adjacency": lattice.adjacency,
         "strategy": strategy, "coarse": coarse,
     }  # fmt: skip
     return RegionCount(np.concatenate(found), num_evaluations, settings)

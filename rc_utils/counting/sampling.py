@@ -29,44 +29,48 @@ def sample_vertices(
     double precision, else float32. Raises ValueError for too few or not finite points and for bad
     settings.
     """
-    points = as_points(points)
-    length = checked_length(points, dim, num_samples, sampling, seed, direction_length)
-    draw = (int(dim), int(num_samples), sampling, seed, length, None, precision_of(points))
-    return torch.cat(list(vertex_blocks(points, *draw)))
+    draw = Draw(points, dim, num_samples, sampling, seed, direction_length)
+    return torch.cat(list(draw.blocks(dtype=precision_of(draw.points))))
 
 
-def vertex_blocks(points, dim, num_samples, sampling, seed, length, device, dtype, labels=0):
-    """The vertices of `sample_vertices` in blocks, of BLOCK_BYTES with `labels` labels for each."""
-    distinct = dim + 1 if sampling == "pairs" else 1
-    index = vertex_indices(len(points), num_samples=num_samples, distinct=distinct, seed=seed)
-    directions = np.random.default_rng([int(seed), 1])
-    numbers = gather(points, index[:1, :1], dtype=dtype).numel()
-    simplex_bytes = dtype.itemsize * (dim + 1) * numbers + 4 * labels
-    blocks = min(num_samples, -(-num_samples * simplex_bytes // BLOCK_BYTES))
-    for part in np.array_split(index, blocks):
-        vertices = gather(points, part, device, dtype)
-        if sampling != "pairs":
-            step = directions.standard_normal((len(part), dim, numbers))
-            if sampling == "random_direction":
-                step /= np.linalg.norm(step, axis=2, keepdims=True)
-            step = torch.from_numpy(length * step).view(len(part), dim, *vertices.shape[2:])
-            vertices = torch.cat([vertices, vertices + step.to(vertices)], dim=1)
-        yield vertices
+class Draw:
+    """What `sample_vertices` draws, by its arguments, checked and with defaults filled in."""
 
+    def __init__(self, points, dim, num_samples, sampling, seed, direction_length):
+        check_name("sampling", sampling, ("pairs", "random_direction", "noise"))
+        self.points, self.sampling = as_points(points), sampling
+        self.dim = check_count("dim", dim, 1)
+        self.num_samples = check_count("num_samples", num_samples, 1)
+        self.seed = check_count("seed", seed, 0)
+        if direction_length is not None:
+            belongs = "belongs to sampling 'random_direction' or 'noise'"
+            require(sampling != "pairs", f"direction_length={direction_length!r} {belongs}")
+            check_number("direction_length", direction_length, 0, above=True)
+        elif sampling == "noise":
+            direction_length = NOISE
+        elif sampling == "random_direction":
+            direction_length = median_distance(self.points, self.seed)
+        self.direction_length = direction_length
 
-def checked_length(points, dim, num_samples, sampling, seed, direction_length):
-    """The length L of `sample_vertices`, None for pairs; ValueError for an invalid setting."""
-    check_name("sampling", sampling, ("pairs", "random_direction", "noise"))
-    check_count("dim", dim, 1)
-    check_count("num_samples", num_samples, 1)
-    check_count("seed", seed, 0)
-    if direction_length is not None:
-        belongs = "belongs to sampling 'random_direction' or 'noise'"
-        require(sampling != "pairs", f"direction_length={direction_length!r} {belongs}")
-        check_number("direction_length", direction_length, 0, above=True)
-    if sampling == "pairs" or direction_length is not None:
-        return direction_length
-    return NOISE if sampling == "noise" else median_distance(points, seed)
+    def blocks(self, device=None, dtype=torch.float32, labels=0):
+        """Vertices (n, dim + 1, *shape), BLOCK_BYTES at once with `labels` labels a simplex."""
+        n, dim, distinct = self.num_samples, self.dim, self.dim + 1
+        if self.sampling != "pairs":
+            distinct = 1
+        index = vertex_indices(len(self.points), num_samples=n, distinct=distinct, seed=self.seed)
+        directions = np.random.default_rng([self.seed, 1])
+        numbers = gather(self.points, index[:1, :1], dtype=dtype).numel()
+        simplex_bytes = dtype.itemsize * (dim + 1) * numbers + 4 * labels
+        for part in np.array_split(index, min(n, -(-n * simplex_bytes // BLOCK_BYTES))):
+            vertices = gather(self.points, part, device, dtype)
+            if self.sampling != "pairs":
+                step = directions.standard_normal((len(part), dim, numbers))
+                if self.sampling == "random_direction":
+                    step /= np.linalg.norm(step, axis=2, keepdims=True)
+                step = torch.from_numpy(self.direction_length * step).to(vertices)
+                step = step.view(len(part), dim, *vertices.shape[2:])
+                vertices = torch.cat([vertices, vertices + step], dim=1)
+            yield vertices
 
 
 def median_distance(points, seed=0):
@@ -101,30 +105,21 @@ def draw_distinct(rng, num_points, num_samples, distinct):
 
 
 def as_points(points):
-    """Data frames and lists as arrays, all else as it is; ValueError for no array (N, *shape)."""
+    """A data frame as an array, all else as it is; ValueError for no dense array (N, *shape)."""
     if isinstance(points, pd.DataFrame):
-        others = list(points.select_dtypes(exclude=["number", "bool", "boolean"]))
-        require(not others, f"points have columns that are no numbers, {others}: leave them out")
-        numbers = points.to_numpy()
-        # As booleans beside numbers come, and columns that may miss a value.
-        is_mixed = numbers.dtype == object
-        points = points.to_numpy(np.float64, na_value=np.nan) if is_mixed else numbers
-    elif isinstance(points, list | tuple):
-        tensor = as_tensor(points)
-        points = tensor if points and isinstance(points[0], torch.Tensor) else tensor.numpy()
-    # Sparse matrices and datasets make no array.
+        points = points.to_numpy()
+        if points.dtype == object:  # as booleans beside numbers come
+            points = points.astype(np.float64)
+    # Lists, sparse matrices and datasets are no arrays.
     is_array = hasattr(points, "__array__") and len(points.shape) > 1
     expected = "a dense array or tensor (N, *shape), such as torch.stack([x for x, *_ in dataset])"
-    require(not np.ma.is_masked(points), "points have masked entries: leave these out")
     shape = f" of shape {tuple(points.shape)}" if hasattr(points, "shape") else ""
     require(is_array, f"points are a {type(points).__name__}{shape}; expected {expected}")
     return points
 
 
 def as_tensor(values):
-    """A tensor of an array, a tensor or a list of numbers or of tensors."""
-    if isinstance(values, list | tuple) and values and isinstance(values[0], torch.Tensor):
-        return torch.stack(list(values))
+    """A tensor of an array, a tensor or a list of numbers."""
     if isinstance(values, torch.Tensor):
         return values
     # torch takes no read-only memory and no negative stride.
