@@ -168,9 +168,8 @@ def reference_count(network, corners, number):
     An element is cut while a corner's lead over the second label is no more than what a score
     changes by across it, then where it is in doubt.
     """
-    made = mesh.lattice_mesh(make_lattice(2, number), 1, FINEST)
     classifier, corners = as_classifier(network, corners), corners[None]
-    mesh.look(made, classifier, corners)
+    made = mesh.Mesh(classifier, corners, make_lattice(2, number), FINEST)
     while True:
         at = made.scores[made.elements]
         best = np.partition(at, -2, axis=2)[..., -2:]
@@ -178,7 +177,6 @@ def reference_count(network, corners, number):
         near &= made.depth < 2 * NEAR
         if not near.any():
             break
-        mesh.cut(made, near)
-        mesh.look(made, classifier, corners)
-    mesh.refine(made, classifier, corners, 2 * FINEST)
+        made.cut(near)
+    made.refine(2 * FINEST)
     return int(mesh.count_pieces(made.scores, made.elements, made.owner, 1)[0])

@@ -3,7 +3,6 @@
 import collections
 import functools
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -22,28 +21,86 @@ BEND_FACTOR = 4.0
 BLOCK = 1 << 21  # scores, and corners of elements, that are looked at together
 
 
-@dataclass(eq=False)
 class Mesh:
-    """A conforming mesh on each of several domains.
+    """A conforming mesh on each of several simplices (B, d + 1, *shape), and scores at its points.
 
-    points: (V, d) int64, in units of which an edge of a domain has `scale`. owner: (V,) the domain.
+    points: (V, d) int64, in units of which an edge of a simplex has `scale`. owner: (V,) the
+        simplex. places: (V, d + 1) float64, barycentric. scores: (V, C) float64.
     elements: (E, d + 1) points, in an order that says where an element is cut: halfway between the
         first and that at place d - depth mod d, which keeps angles wide (Maubach, 1995).
-    depth: (E,) how often each was cut. scores: (V, C) float64 of the points, as far as looked at.
+    depth: (E,) how often each was cut, from a lattice of which 1 / 2^halvings of an interval is 1.
     keys: (V,) int64 by point; those of the corners of a face add up to one for that face alone.
     """
 
-    points: np.ndarray
-    owner: np.ndarray
-    elements: np.ndarray
-    depth: np.ndarray
-    scores: np.ndarray
-    scale: int
-
-    def __post_init__(self):
-        dim = self.points.shape[1]
+    def __init__(self, classifier, corners, lattice, halvings=0, batch_size=None):
+        number, size, dim = len(corners), lattice.num_points, lattice.dim
+        self.scores_at = functools.partial(scores_at, classifier, corners, batch_size=batch_size)
+        self.scale = (lattice.resolution - 1) * 2**halvings
+        self.points = np.tile(lattice.indices * 2**halvings, (number, 1))
+        self.owner = np.repeat(np.arange(number), size)
         base = (dim + 1) * self.scale + 1
         self.keys = np.column_stack([self.points, self.owner]) @ base ** np.arange(dim + 1)
+        elements = lattice_elements(lattice) + size * np.arange(number)[:, None, None]
+        self.elements = elements.reshape(-1, dim + 1)
+        self.depth = np.zeros(len(self.elements), dtype=np.int64)
+        self.scores = self.scores_at(self.owner, self.places)
+
+    @property
+    def places(self):
+        rest = self.scale - self.points.sum(1, keepdims=True)
+        return np.hstack([rest, self.points]) / self.scale
+
+    def refine(self, depth):
+        """Cut elements in doubt until none is, or all that are have been cut `depth` times."""
+        new = np.ones(len(self.elements), dtype=bool)
+        while (judged := new & (self.depth < depth)).any():
+            chosen = in_doubt(self, judged)
+            if not chosen.any():
+                return
+            new = self.cut(chosen)
+
+    def cut(self, chosen):
+        """Cut the chosen elements (E,), others until the mesh conforms; returns which are new."""
+        known, new = len(self.points), np.zeros(len(self.elements), dtype=bool)
+        is_end = np.zeros(known, dtype=bool)  # of an edge that is cut
+        while chosen.any():
+            new = np.append(new[~chosen], np.ones(2 * chosen.sum(), dtype=bool))
+            ends = self._bisect(chosen, known)
+            is_end = np.append(is_end, np.zeros(len(self.points) - len(is_end), dtype=bool))
+            is_end[ends] = True
+            near = np.flatnonzero(is_end[self.elements.T].sum(0, dtype=np.int8) > 1)
+            pairs = itertools.combinations(self.keys[self.elements[near]].T, 2)
+            sums = [one + other for one, other in pairs]
+            chosen = np.zeros(len(self.elements), dtype=bool)
+            # A new point on an edge has half the sum of the keys of its ends.
+            chosen[near] = np.isin(sums, 2 * self.keys[known:]).any(0)
+        found = self.scores_at(self.owner[known:], self.places[known:])
+        self.scores = np.concatenate([self.scores, found])
+        return new
+
+    def _bisect(self, chosen, known):
+        """Replace chosen elements by their halves; returns the ends (n, 2) of the edges cut.
+
+        Missing points in their middle are added to those of this round, from `known` on.
+        """
+        old, depth = self.elements[chosen], self.depth[chosen]
+        places = np.arange(old.shape[1])
+        last = (places[-1] - depth % places[-1])[:, None]
+        ends = np.hstack([old[:, :1], np.take_along_axis(old, last, axis=1)])
+        wanted = self.keys[ends].sum(1)
+        missing = np.flatnonzero(~np.isin(wanted, 2 * self.keys[known:]))
+        missing = missing[np.unique(wanted[missing], return_index=True)[1]]
+        self.points = np.concatenate([self.points, self.points[ends[missing]].sum(1) // 2])
+        self.owner = np.append(self.owner, self.owner[ends[missing, 0]])
+        self.keys = np.append(self.keys, wanted[missing] // 2)
+        there = 2 * self.keys[known:]
+        order = np.argsort(there)
+        middle = known + order[np.searchsorted(there, wanted, sorter=order)][:, None]
+        first = np.where(places == last, middle, old)
+        second = np.where(places < last, np.roll(old, -1, axis=1), first)
+        self.elements = np.concatenate([self.elements[~chosen], first, second])
+        self.depth = np.concatenate([self.depth[~chosen], depth + 1, depth + 1])
+        return ends
 
 
 def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
@@ -51,20 +108,13 @@ def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
     counts, evaluations, block = [], 0, 1
     while len(corners):
         part, corners = corners[:block], corners[block:]
-        mesh = interpolated_mesh(classifier, part, lattice, batch_size, halvings)
+        mesh = Mesh(classifier, part, lattice, halvings, batch_size)
+        mesh.refine(halvings * lattice.dim)
         counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, len(part)))
         evaluations += len(mesh.points)
         scores = lattice.num_points * mesh.scores.shape[1]
         block = max(1, BLOCK // max(scores, lattice_elements(lattice).size))
     return np.concatenate(counts), evaluations
-
-
-def interpolated_mesh(classifier, corners, lattice, batch_size, halvings):
-    """The mesh of simplices (B, d + 1, *shape) and its scores, refined up to d times `halvings`."""
-    mesh = lattice_mesh(lattice, len(corners), halvings)
-    look(mesh, classifier, corners, batch_size)
-    refine(mesh, classifier, corners, halvings * lattice.dim, batch_size)
-    return mesh
 
 
 @functools.lru_cache(maxsize=1)
@@ -83,80 +133,6 @@ def lattice_elements(lattice):
         path_keys = np.ravel_multi_index(tuple(np.moveaxis(path[inside], 2, 0)), lattice.grid_shape)
         found.append(np.searchsorted(keys, path_keys))
     return np.concatenate(found)
-
-
-def lattice_mesh(lattice, number, halvings):
-    """The mesh of a lattice on `number` domains, to be cut to 1 / 2^halvings of its interval."""
-    size = lattice.num_points
-    elements = lattice_elements(lattice) + size * np.arange(number)[:, None, None]
-    elements = elements.reshape(-1, lattice.dim + 1)
-    points = np.tile(lattice.indices * 2**halvings, (number, 1))
-    owner, depth = np.repeat(np.arange(number), size), np.zeros(len(elements), dtype=np.int64)
-    scale = (lattice.resolution - 1) * 2**halvings
-    return Mesh(points, owner, elements, depth, np.zeros((0, 1)), scale)
-
-
-def look(mesh, classifier, corners, batch_size=None):
-    """Evaluate the points of the mesh of simplices (B, d + 1, *shape) that have no scores yet."""
-    known = len(mesh.scores)
-    points = mesh.points[known:]
-    weights = np.hstack([mesh.scale - points.sum(1, keepdims=True), points]) / mesh.scale
-    found = scores_at(classifier, corners, mesh.owner[known:], weights, batch_size)
-    mesh.scores = np.concatenate([mesh.scores, found]) if known else found
-
-
-def refine(mesh, classifier, corners, depth, batch_size=None):
-    """Cut elements that are in doubt until none is, or all that are have been cut `depth` times."""
-    new = np.ones(len(mesh.elements), dtype=bool)
-    while (judged := new & (mesh.depth < depth)).any():
-        chosen = in_doubt(mesh, judged)
-        if not chosen.any():
-            return
-        new = cut(mesh, chosen)
-        look(mesh, classifier, corners, batch_size)
-
-
-def cut(mesh, chosen):
-    """Cut the chosen elements (E,), others until the mesh conforms; returns which are new."""
-    known, new = len(mesh.points), np.zeros(len(mesh.elements), dtype=bool)
-    is_end = np.zeros(known, dtype=bool)  # of an edge that is cut
-    while chosen.any():
-        new = np.append(new[~chosen], np.ones(2 * chosen.sum(), dtype=bool))
-        ends = _bisect(mesh, chosen, known)
-        is_end = np.append(is_end, np.zeros(len(mesh.points) - len(is_end), dtype=bool))
-        is_end[ends] = True
-        near = np.flatnonzero(is_end[mesh.elements.T].sum(0, dtype=np.int8) > 1)
-        pairs = itertools.combinations(mesh.keys[mesh.elements[near]].T, 2)
-        sums = [one + other for one, other in pairs]
-        chosen = np.zeros(len(mesh.elements), dtype=bool)
-        # A new point on an edge has half the sum of the keys of its ends.
-        chosen[near] = np.isin(sums, 2 * mesh.keys[known:]).any(0)
-    return new
-
-
-def _bisect(mesh, chosen, known):
-    """Replace each chosen element by its halves; returns the ends (n, 2) of the edges that are cut.
-
-    Missing points in their middle are added to those of this round, from `known` on.
-    """
-    old, depth = mesh.elements[chosen], mesh.depth[chosen]
-    places = np.arange(old.shape[1])
-    last = (places[-1] - depth % places[-1])[:, None]
-    ends = np.hstack([old[:, :1], np.take_along_axis(old, last, axis=1)])
-    wanted = mesh.keys[ends].sum(1)
-    missing = np.flatnonzero(~np.isin(wanted, 2 * mesh.keys[known:]))
-    missing = missing[np.unique(wanted[missing], return_index=True)[1]]
-    mesh.points = np.concatenate([mesh.points, mesh.points[ends[missing]].sum(1) // 2])
-    mesh.owner = np.append(mesh.owner, mesh.owner[ends[missing, 0]])
-    mesh.keys = np.append(mesh.keys, wanted[missing] // 2)
-    there = 2 * mesh.keys[known:]
-    order = np.argsort(there)
-    middle = known + order[np.searchsorted(there, wanted, sorter=order)][:, None]
-    first = np.where(places == last, middle, old)
-    second = np.where(places < last, np.roll(old, -1, axis=1), first)
-    mesh.elements = np.concatenate([mesh.elements[~chosen], first, second])
-    mesh.depth = np.concatenate([mesh.depth[~chosen], depth + 1, depth + 1])
-    return ends
 
 
 def in_doubt(mesh, judged):
@@ -386,10 +362,10 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     shape = tuple(corners.shape)
     found = f"vertices have shape {shape}; expected those of one triangle, (1, 3, *shape)"
     require(shape[:2] == (1, 3), found)
-    mesh = interpolated_mesh(classifier, corners, make_lattice(2, resolution), None, halvings)
+    mesh = Mesh(classifier, corners, make_lattice(2, resolution), halvings)
+    mesh.refine(halvings * 2)
     check_column(classifier)
-    places = np.column_stack([mesh.scale - mesh.points.sum(1), mesh.points]) / mesh.scale
-    polygons, labels = [], []
+    polygons, labels, places = [], [], mesh.places
     for element in mesh.elements:
         scores = mesh.scores[element]
         highest = np.unique(scores.argmax(1))
