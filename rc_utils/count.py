@@ -194,7 +194,7 @@ def main(argv=None):
         print(count)
         resolution = args.resolution if args.dim == 1 else None
         draw(model, points, args.output, args.seed, resolution, args.batch_size)
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"picture: {args.output}")

@@ -43,39 +43,26 @@ class Classifier:
     module: nn.Module | None = None  # whose modes are to be kept
     per_call_cost: bool = False  # whether batches should be large
     tick: Callable = int  # called with the number of points that were evaluated
-    floor: float = -1e4  # stands for a score of -inf, far below the others
-    gives_labels: bool = False  # whether labels came out when it was probed
-    # Where C is 1, the least and the greatest score of each batch.
-    columns: list = dataclasses.field(default_factory=list)
+    batch_size: int | None = None
+    outputs: np.ndarray | None = None  # of the points with which it was probed
 
     def __call__(self, batch):
         """Labels or scores of a batch, as `as_classifier` says; ValueError for another output."""
-        try:
-            output = self.call(batch.contiguous())
-        except (RuntimeError, ValueError) as error:
-            if is_out_of_memory(error):
-                raise
-            fault = f"the model failed on a batch of shape {tuple(batch.shape)}: {error}"
-            advice = "Have the points the shape it takes? What has `predict` gets each as a row"
-            raise ValueError(f"{fault}. {advice}") from error
+        output, n = self.call(batch.contiguous()), len(batch)
         found = f"the model returned a {type(output).__name__}; expected one array or tensor"
         is_array = isinstance(output, np.ndarray | list | torch.Tensor)
         require(is_array, f"{found} (wrap the model in a function that picks scores or labels)")
-        output, n = as_tensor(output).detach(), len(batch)
+        output = as_tensor(output).detach()
         is_float = output.is_floating_point()
         rounded = is_float and output.itemsize <= 2
         require(not rounded, f"the model's outputs are {output.dtype}; {ROUNDED}")
-        output = output if is_float else output.to(torch.int64)
         column = output.ndim <= 2 and output.numel() == n
         fits = column or (output.ndim == 2 and len(output) == n and output.shape[1] >= 2)
         found = f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points"
         expected = f"scores ({n}, num_classes) or a score or integer label for each, ({n},)"
         require(fits, f"{found}; expected {expected}")
-        if column and not is_float:
-            return output.reshape(n)
-        if column:
-            self.columns.append(torch.stack(output.aminmax()))
-        return output.reshape(n, -1)
+        output = output if is_float else output.to(torch.int64)
+        return output.reshape(n) if column and not is_float else output.reshape(n, -1)
 
 
 def as_classifier(model, points, names=None):
@@ -100,24 +87,23 @@ def as_classifier(model, points, names=None):
         require_weights(model)
         state = [*model.parameters(), *model.buffers()]
         dtypes = [tensor.dtype for tensor in state if tensor.is_floating_point()]
-        rounded = {dtype for dtype in dtypes if dtype.itemsize < 4}
-        require(not rounded, f"the module has parameters in {rounded}; {ROUNDED} (model.float())")
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
-    predicts, call = callable(getattr(model, "predict", None)), model
-    fitted = getattr(getattr(model, "__self__", model), "feature_names_in_", None)
-    columns = fitted if names is None or fitted is None else names
-    if predicts:
-        device, call = torch.device("cpu"), _predict_of(model)
-    elif not callable(model):
+    predicts = callable(getattr(model, "predict", None))
+    if not predicts and not callable(model):
         expected = "expected a torch module, a scikit-learn classifier or a callable"
         raise TypeError(f"model is a {type(model).__name__}; {expected}")
+    call = _predict_of(model) if predicts else model
+    device = torch.device("cpu") if predicts else device
+    takes_arrays = predicts or isinstance(points, np.ndarray)
+    columns = getattr(getattr(model, "__self__", model), "feature_names_in_", None)
+    if columns is not None and names is not None:
+        columns = names
 
     def adapted(batch):
         batch = batch.flatten(1) if predicts else batch
         if columns is not None:
             return call(pandas.DataFrame(batch.cpu().numpy(), columns=columns))
-        takes_arrays = predicts or isinstance(points, np.ndarray)
         return call(batch.numpy() if takes_arrays else batch)
 
     return Classifier(adapted, device, precision_of(points), per_call_cost=predicts)
@@ -145,28 +131,28 @@ def _predict_of(model):
     return predict
 
 
-def read_outputs(classifier, batch_of, total, read, batch_size=None):
+def read_outputs(classifier, batch_of, total, read):
     """A tensor (total, ...) of what `read(output)` (n, ...) makes of the output for each batch.
 
     `batch_of(start, stop)` makes a batch of consecutive points. Running out of memory halves it;
     MemoryError if one point is too many.
     """
-    values, done, chunk = None, 0, batch_size and int(batch_size)
+    values, done = None, 0
     with undisturbed(classifier.module, classifier.device):
+        chunk = classifier.batch_size or default_chunk(batch_of(0, 1)[0].numel(), classifier)
         while done < total:
-            chunk = chunk or default_chunk(batch_of(done, done + 1)[0].numel(), classifier)
             # As equal in size as can be: last bits of a matrix product can differ for small ones.
             left = total - done
             size = -(-left // -(-left // chunk))
             try:
                 part = read(classifier(batch_of(done, done + size)))
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
+                said = any(words in str(error).lower() for words in OUT_OF_MEMORY_WORDS)
+                if not said and not isinstance(error, MemoryError):
                     raise
                 if size == 1:
-                    advice = "free memory or use another device than"
-                    fault = f"out of memory for a single point: {advice} {classifier.device}"
-                    raise MemoryError(f"{fault} ({error})") from error
+                    fault = f"out of memory for a single point on {classifier.device}"
+                    raise MemoryError(f"{fault}: {error}") from error
                 part = None
             if part is None:
                 # Freed here, after the exception and the frames it holds are gone.
@@ -180,12 +166,6 @@ def read_outputs(classifier, batch_of, total, read, batch_size=None):
             done += size
             classifier.tick(size)
     return values
-
-
-def is_out_of_memory(error):
-    """Whether an exception says that memory ran out."""
-    said = any(words in str(error).lower() for words in OUT_OF_MEMORY_WORDS)
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and said)
 
 
 def default_chunk(num_features, classifier):
@@ -208,15 +188,18 @@ def probed(classifier, points, batch_size=None):
     them. Float32 scores of 16 bits are refused. A batch size of up to 64 is kept here, for models
     that take no other.
     """
-    batch_size = NUM_PROBED if batch_size is None else check_count("batch_size", batch_size, 1)
-    size = batch_size if batch_size <= 64 else NUM_PROBED
+    if batch_size is not None:
+        batch_size = check_count("batch_size", batch_size, 1)
+    size = NUM_PROBED if batch_size is None or batch_size > 64 else batch_size
     order = torch.arange(-(-NUM_PROBED // size) * size) % min(len(points), NUM_PROBED)
     points = points.detach().to(classifier.device, classifier.dtype)
 
     def outputs(order, size):
-        quiet = dataclasses.replace(classifier, tick=int)
-        how = (lambda start, stop: points[order[start:stop]], len(order), torch.Tensor.cpu, size)
-        return read_outputs(quiet, *how).numpy()
+        def batch_of(start, stop):
+            return points[order[start:stop]]
+
+        in_batches = dataclasses.replace(classifier, batch_size=size)
+        return read_outputs(in_batches, batch_of, len(order), torch.Tensor.cpu).numpy()
 
     module = classifier.module
     state = [] if module is None else [*module.parameters(), *module.buffers()]
@@ -246,22 +229,22 @@ def probed(classifier, points, batch_size=None):
         "training mode (give the module itself), a batch norm without running statistics, dynamic "
         "quantisation, or operations along the first axis?",
     )
-    if first.ndim == 1:
-        return dataclasses.replace(classifier, gives_labels=True)
-    finite = first[np.isfinite(first)]
-    whole = first.shape[1] == 1 and not (finite % 1).any()
-    fault = f"{name} returns whole numbers as floats: if they are labels, return integers"
-    require(not whole or np.ptp(np.abs(finite)) == 0, f"{fault}, as .astype(int) makes them")
-    largest = np.abs(finite).max(initial=0)
+    if first.ndim == 2:
+        _require_digits(points.cpu().numpy(), first, name)
+    return dataclasses.replace(classifier, batch_size=batch_size, outputs=first)
+
+
+def _require_digits(points, scores, name):
+    """Raise ValueError where all float32 scores (n, C) are rounded to 16 bits."""
     # Half precision has 11 binary digits, bfloat16 8; so may whole numbers, votes and a few steps.
-    steps = finite * 2.0 ** (7 - np.frexp(largest)[1])
-    digits = [np.frexp(numbers)[0] * 2**11 for numbers in (points.cpu().numpy(), finite)]
+    finite = scores[np.isfinite(scores)]
+    steps = finite * 2.0 ** (7 - np.frexp(np.abs(finite).max(initial=0))[1])
+    digits = [np.frexp(numbers)[0] * 2**11 for numbers in (points, finite)]
     *few, rounded = (not (numbers % 1).any() for numbers in (finite, steps, *digits))
     shares = ((finite >= 0) & (finite <= 1)).all()
-    exact = not rounded or any(few) or shares or first.dtype == np.float64
+    exact = not rounded or any(few) or shares or scores.dtype == np.float64
     fault = f"all scores of {name} are rounded to half precision or bfloat16, as by autocast inside"
     require(exact, f"{fault}; {ROUNDED}")
-    return dataclasses.replace(classifier, floor=-1e4 * float(largest or 1))
 
 
 def _alike(one, other, share):
@@ -288,7 +271,7 @@ def classifier_inside(model, vertices, batch_size=None):
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
     classifier = as_classifier(model, vertices)
     corners = given.to(classifier.device, classifier.dtype)
-    return probed_inside(classifier, corners, batch_size), corners
+    return require_sign(probed_inside(classifier, corners, batch_size)), corners
 
 
 def probed_inside(classifier, corners, batch_size=None):
@@ -299,23 +282,16 @@ def probed_inside(classifier, corners, batch_size=None):
     return probed(classifier, points, batch_size)
 
 
-def check_column(classifier, strict=False):
-    """Raise ValueError where the one score of each point that was evaluated seems to be no score.
-
-    A score tells two labels apart by its sign: over many points, `strict`, it has both. Few points
-    may have one, but not all in [0, 1].
-    """
-    if not classifier.columns:
-        return
-    lows, highs = torch.stack(classifier.columns).T
-    low, high = float(lows.min()), float(highs.max())
-    probabilities = low >= 0 and high <= 1
-    require(
-        low < 0 < high or not (strict or probabilities),
-        f"the model returns one number per point, from {low:g} to {high:g}, and its label is "
-        "whether that is positive. Are they probabilities, or logarithms of some? Give logits, a "
-        "column for each of the two classes, or labels as integers, as .astype(int) makes them",
-    )
+def require_sign(classifier):
+    """The classifier; ValueError where the sign of its only score cannot be the label."""
+    outputs = classifier.outputs
+    if outputs.ndim == 2 and outputs.shape[1] == 1 and (outputs >= 0).all():
+        found = "the model returns one number per point, and its label is whether that is positive"
+        advice = "probabilities? Give logits, or a column for each of the two classes"
+        labels = "Labels? Return integers, as .astype(int) makes them"
+        is_score = outputs.max() > 1 and (outputs % 1).any()
+        require(is_score, f"{found}: none is below 0. Are they {advice}. {labels}")
+    return classifier
 
 
 def labels_of(output):
@@ -360,14 +336,19 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
     def batch_of(start, stop):
         return gather(points, np.arange(start, stop), classifier.device, classifier.dtype)
 
-    classifier = probed(classifier, batch_of(0, min(NUM_PROBED, len(points))), batch_size)
-    labels = read_outputs(classifier, batch_of, len(points), labels_of, batch_size)
+    first = batch_of(0, min(NUM_PROBED, len(points)))
+    classifier = require_sign(probed(classifier, first, batch_size))
+    return read_labels(classifier, batch_of, len(points))
+
+
+def read_labels(classifier, batch_of, total):
+    """Labels (total,) of the points of `read_outputs`, a NumPy array; NonFiniteScores for none."""
+    labels = read_outputs(classifier, batch_of, total, labels_of)
     refuse_non_finite(labels)
-    check_column(classifier)
     return labels.cpu().numpy()
 
 
-def label_lattice(classifier, corners, lattice, batch_size=None):
+def label_lattice(classifier, corners, lattice):
     """Labels (B, P), or their ranks where some are below 0, at lattice points, a NumPy array."""
     size = lattice.num_points
     weights = torch.tensor(lattice.coordinates).to(corners)
@@ -376,15 +357,14 @@ def label_lattice(classifier, corners, lattice, batch_size=None):
         flat = torch.arange(start, stop, device=corners.device)
         return _combine(corners, flat // size, weights[flat % size])
 
-    labels = read_outputs(classifier, batch_of, len(corners) * size, labels_of, batch_size)
-    refuse_non_finite(labels)
-    labels = labels.view(len(corners), size).cpu().numpy()
+    labels = read_labels(classifier, batch_of, len(corners) * size)
+    labels = labels.reshape(len(corners), size)
     if labels.min(initial=0) < 0:
         return np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
     return labels
 
 
-def scores_at(classifier, corners, simplex, weights, batch_size=None):
+def scores_at(classifier, corners, simplex, weights):
     """Scores (n, C) at sum_k weights[:, k] corners[simplex, k], a NumPy array.
 
     They are float64, as second derivatives of close points need. One score s is (0, s).
@@ -395,13 +375,16 @@ def scores_at(classifier, corners, simplex, weights, batch_size=None):
     def batch_of(start, stop):
         return _combine(corners, simplex[start:stop], weights[start:stop])
 
-    output = read_outputs(classifier, batch_of, len(simplex), torch.Tensor.cpu, batch_size)
+    output = read_outputs(classifier, batch_of, len(simplex), torch.Tensor.cpu)
     found = "the model returns labels, and scores are interpolated here: give its logits"
     advice = "count labels, and a forest's probabilities, by region_count(strategy='grid')"
     require(output.ndim == 2, f"{found}, or {advice}")
     refuse_non_finite(labels_of(output))
     output = output.double()
-    output[output == -torch.inf] = classifier.floor
+    switched_off = output == -torch.inf
+    if switched_off.any():  # far below the other scores
+        finite = classifier.outputs[np.isfinite(classifier.outputs)]
+        output[switched_off] = -1e4 * float(np.abs(finite).max(initial=0) or 1)
     return two_scores(output).numpy()
 
 

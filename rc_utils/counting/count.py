@@ -10,10 +10,10 @@ from tqdm import tqdm
 from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting.classifier import (
     as_classifier,
-    check_column,
     classifier_inside,
     label_lattice,
     probed_inside,
+    require_sign,
 )
 from rc_utils.counting.lattice import Lattice, count_along_edges, make_lattice
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
@@ -123,7 +123,7 @@ def region_count(
 
     The model is probed first, by some fifty evaluations that `num_evaluations` leaves out: one that
     is random, depends on its batch or changes itself is refused with the reason, as is one score a
-    point that has not both signs (`probed`, `check_column`).
+    point that looks like a probability (`probed`).
 
     The points do not depend on the batch size. A network's scores can, in their last bits; a label
     does only where two scores are equal to seven digits.
@@ -144,41 +144,42 @@ def region_count(
     draw = Draw(points, dim, num_samples, sampling, seed, direction_length)
     classifier = as_classifier(model, draw.points, getattr(points, "columns", None))
     where = {"device": classifier.device, "dtype": classifier.dtype, "labels": lattice.num_points}
-    found, num_evaluations = [], 0
     # Adaptive counts take some seventh of a grid on segments, two or three of them beyond.
     share = 1 if strategy == "grid" else 1 / 7 if dim == 1 else 2.5
     total = round(share * draw.num_samples * lattice.num_points)
+    found, evaluations = [], []
     with tqdm(total=total, desc="region count", unit="point", disable=not progress) as bar:
-        classifier = replace(classifier, tick=bar.update)
+
+        def tick(number):
+            evaluations.append(number)
+            bar.update(number)
+
         for corners in draw.blocks(**where):
             if not found:
-                classifier = probed_inside(classifier, corners, batch_size)
-            how = (lattice, strategy, batch_size, coarse)
-            counts, evaluations = _count_simplices(classifier, corners, *how)
-            found.append(counts)
-            num_evaluations += evaluations
-    check_column(classifier, strict=True)
+                classifier = require_sign(probed_inside(classifier, corners, batch_size))
+                classifier = replace(classifier, tick=tick)
+            found.append(_count_simplices(classifier, corners, lattice, strategy, coarse))
     settings = {
         "dim": draw.dim, "num_samples": draw.num_samples, "sampling": sampling, "seed": draw.seed,
         "resolution": lattice.resolution, "alpha_range": tuple(alpha_range),
         "direction_length": draw.direction_length, "adjacency": lattice.adjacency,
         "strategy": strategy, "coarse": coarse,
     }  # fmt: skip
-    return RegionCount(np.concatenate(found), num_evaluations, settings)
+    return RegionCount(np.concatenate(found), sum(evaluations), settings)
 
 
-def _count_simplices(classifier, corners, lattice, strategy, batch_size, coarse):
-    """Regions (B,) int64 on each of corners (B, d + 1, *shape), and the number of evaluations."""
+def _count_simplices(classifier, corners, lattice, strategy, coarse):
+    """Regions (B,) int64 on each of corners (B, d + 1, *shape)."""
     adaptive = strategy == "adaptive"
     if adaptive and lattice.dim == 1:
-        samples = sample_adaptively(classifier, corners, lattice, batch_size, coarse)
-        return np.bincount(samples.segment[begins(samples)]), len(samples.labels)
+        samples = sample_adaptively(classifier, corners, lattice, coarse)
+        return np.bincount(samples.segment[begins(samples)])
     linear = lattice.adjacency == "linear" and lattice.dim > 1
-    if adaptive or (linear and not classifier.gives_labels):
+    if adaptive or (linear and classifier.outputs.ndim == 2):
         halvings = HALVINGS.get(lattice.dim, 1) if adaptive else 0
-        return count_on_meshes(classifier, corners, lattice, batch_size, halvings)
-    labels = label_lattice(classifier, corners, lattice, batch_size)
-    return count_along_edges(labels, lattice.edges), labels.size
+        return count_on_meshes(classifier, corners, lattice, halvings)
+    labels = label_lattice(classifier, corners, lattice)
+    return count_along_edges(labels, lattice.edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +204,5 @@ def label_grid(model, vertices, *, resolution=None, adjacency=None, batch_size=N
     """
     classifier, corners = classifier_inside(model, vertices, batch_size)
     lattice = make_lattice(corners.shape[1] - 1, resolution, adjacency=adjacency)
-    labels = label_lattice(classifier, corners, lattice, batch_size)
-    check_column(classifier)
+    labels = label_lattice(classifier, corners, lattice)
     return LabelGrid(lattice.to_grid(labels), lattice)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from rc_utils.checks import check_name, require
-from rc_utils.counting.classifier import check_column, classifier_inside, scores_at
+from rc_utils.counting.classifier import classifier_inside, scores_at
 from rc_utils.counting.lattice import graph_components, make_lattice
 
 STRATEGIES = ("grid", "adaptive")
@@ -32,9 +32,9 @@ class Mesh:
     keys: (V,) int64 by point; those of the corners of a face add up to one for that face alone.
     """
 
-    def __init__(self, classifier, corners, lattice, halvings=0, batch_size=None):
+    def __init__(self, classifier, corners, lattice, halvings=0):
         number, size, dim = len(corners), lattice.num_points, lattice.dim
-        self.scores_at = functools.partial(scores_at, classifier, corners, batch_size=batch_size)
+        self.scores_at = functools.partial(scores_at, classifier, corners)
         self.scale = (lattice.resolution - 1) * 2**halvings
         self.points = np.tile(lattice.indices * 2**halvings, (number, 1))
         self.owner = np.repeat(np.arange(number), size)
@@ -103,18 +103,17 @@ class Mesh:
         return ends
 
 
-def count_on_meshes(classifier, corners, lattice, batch_size, halvings=0):
-    """Regions (B,) int64 of interpolated scores on corners (B, d + 1, *shape), and evaluations."""
-    counts, evaluations, block = [], 0, 1
+def count_on_meshes(classifier, corners, lattice, halvings=0):
+    """Regions (B,) int64 of interpolated scores on corners (B, d + 1, *shape)."""
+    counts, block = [], 1
     while len(corners):
         part, corners = corners[:block], corners[block:]
-        mesh = Mesh(classifier, part, lattice, halvings, batch_size)
+        mesh = Mesh(classifier, part, lattice, halvings)
         mesh.refine(halvings * lattice.dim)
         counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, len(part)))
-        evaluations += len(mesh.points)
         scores = lattice.num_points * mesh.scores.shape[1]
         block = max(1, BLOCK // max(scores, lattice_elements(lattice).size))
-    return np.concatenate(counts), evaluations
+    return np.concatenate(counts)
 
 
 @functools.lru_cache(maxsize=1)
@@ -364,7 +363,6 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     require(shape[:2] == (1, 3), found)
     mesh = Mesh(classifier, corners, make_lattice(2, resolution), halvings)
     mesh.refine(halvings * 2)
-    check_column(classifier)
     polygons, labels, places = [], [], mesh.places
     for element in mesh.elements:
         scores = mesh.scores[element]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_utils.counting.classifier import check_column, classifier_inside, scores_at
+from rc_utils.counting.classifier import classifier_inside, scores_at
 from rc_utils.counting.lattice import make_lattice
 
 # Intervals a unit of alpha, or a shorter range as a whole, is first cut into.
@@ -36,7 +36,7 @@ def begins(samples):
     return np.append(True, (np.diff(samples.labels) != 0) | (np.diff(samples.segment) != 0))
 
 
-def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
+def sample_adaptively(classifier, corners, lattice, coarse=None):
     """Samples of segments (B, 2, *shape) that show each region.
 
     First on a grid of `coarse` intervals, by default COARSE_INTERVALS. An interval is halved, down
@@ -48,7 +48,7 @@ def sample_adaptively(classifier, corners, lattice, batch_size, coarse=None):
     def look(segment, position):
         alpha = low + (high - low) * position / finest
         weights = np.stack([1 - alpha, alpha], axis=1)
-        scores = scores_at(classifier, corners, segment, weights, batch_size)
+        scores = scores_at(classifier, corners, segment, weights)
         return Samples(segment, position, scores.argmax(1), scores)
 
     intervals = (coarse or COARSE_INTERVALS) * max(1.0, high - low)
@@ -68,7 +68,7 @@ def segment_table(model, vertices, *, batch_size=None, progress=False):
     lattice, (classifier, corners) = make_lattice(1), classifier_inside(model, vertices, batch_size)
     tables, blocks = [], corners.split(BLOCK_SEGMENTS)
     for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
-        samples = sample_adaptively(classifier, part, lattice, batch_size)
+        samples = sample_adaptively(classifier, part, lattice)
         first = begins(samples)
         segment, labels = samples.segment[first], pd.Series(samples.labels[first])
         along = labels.groupby(segment)
@@ -76,7 +76,6 @@ def segment_table(model, vertices, *, batch_size=None, progress=False):
         table = pd.DataFrame({"regions": along.size(), "labels": along.nunique()})
         table["foreign_share"] = foreign.groupby(segment).mean()
         tables.append(table.assign(evaluations=np.bincount(samples.segment)))
-    check_column(classifier)
     return pd.concat(tables, ignore_index=True)
 
 
