@@ -42,37 +42,27 @@ def evaluation_mode(module):
 @contextlib.contextmanager
 def full_precision():
     """No TF32 in the process inside the block; torch's switches of it read as before afterwards."""
-    before = _switches()
-    for switch, full, _ in before:
-        switch(full)
-    try:
+    cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
+    operations = [torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn]
+    operations += [mkldnn.matmul, mkldnn.conv, mkldnn.rnn]
+    with contextlib.ExitStack() as afterwards:
+        for operation in operations:
+            afterwards.callback(_set_precision, operation, operation.fp32_precision)
+        # Reading an older switch is an error where it disagrees with these: it is left alone then.
+        with contextlib.suppress(RuntimeError):
+            before = torch.get_float32_matmul_precision()
+            afterwards.callback(torch.set_float32_matmul_precision, before)
+            torch.set_float32_matmul_precision("highest")
+        with contextlib.suppress(RuntimeError):
+            afterwards.callback(setattr, cudnn, "allow_tf32", cudnn.allow_tf32)
+            cudnn.allow_tf32 = False
+        for operation in operations:
+            operation.fp32_precision = "ieee"
         yield
-    finally:
-        for switch, _, value in before:
-            switch(value)
 
 
-def _switches():
-    """(setter, value without TF32, value now) of torch's older and newer switches.
-
-    Reading an older one is an error where they disagree; it is left out then.
-    """
-    backends, found = torch.backends, []
-    with contextlib.suppress(RuntimeError):
-        now = torch.get_float32_matmul_precision()
-        found.append((torch.set_float32_matmul_precision, "highest", now))
-    with contextlib.suppress(RuntimeError):
-        older = functools.partial(setattr, backends.cudnn, "allow_tf32")
-        found.append((older, False, backends.cudnn.allow_tf32))
-    owners = [backends.cuda.matmul, backends.mkldnn.matmul]
-    owners += [getattr(b, op) for b in (backends.cudnn, backends.mkldnn) for op in ("conv", "rnn")]
-    for owner in owners:
-        found.append((functools.partial(_set_precision, owner), "ieee", owner.fp32_precision))
-    return found
-
-
-def _set_precision(owner, value):
+def _set_precision(operation, value):
     """Set the switch of an operation, which follows a wider one where that has this value."""
-    for setting in ("none", value):
-        if owner.fp32_precision != value:
-            owner.fp32_precision = setting
+    operation.fp32_precision = "none"
+    if operation.fp32_precision != value:
+        operation.fp32_precision = value
