@@ -18,6 +18,7 @@ from rc_utils.counting.sampling import precision_of
 from rc_utils.datasets.load import decode
 
 _KEYS = ("x_train", "x", "points", "images")
+ERRORS = (ValueError, TypeError, OSError, ImportError, AttributeError, RuntimeError, MemoryError)
 _ONE_SIZE = " (was it exported for one size of batch alone? give that as --batch-size)"
 
 
@@ -28,7 +29,7 @@ def load_model(name):
     - a file ".onnx" (needs onnxruntime); "model.onnx:scores" names one of several outputs.
 
     Raises ValueError for another name, for what makes a model and for what onnxruntime says, and
-    what the import of a module raises.
+    what the import of a module raises; AttributeError where it has no such name.
     """
     if name.endswith(".onnx") or ".onnx:" in name:
         stem, _, output = name.partition(".onnx")
@@ -36,9 +37,7 @@ def load_model(name):
     module, _, attribute = name.partition(":")
     known = "neither module:name nor a file .onnx; name weights by a module that loads them"
     require(module and attribute.isidentifier(), f"model {name!r} is {known}")
-    found = importlib.import_module(module)
-    require(hasattr(found, attribute), f"module {module} has no {attribute!r}")
-    model = getattr(found, attribute)
+    model = getattr(importlib.import_module(module), attribute)
     takes_nothing = inspect.isfunction(model) and not inspect.signature(model).parameters
     makes = isinstance(model, type) or takes_nothing
     require(not makes, f"{name} makes a model and is none: name what it makes")
@@ -82,44 +81,43 @@ def load_points(path, key=None, image_size=None):
     and 1.
     """
     path = pathlib.Path(path)
-    if path.is_dir():
-        from PIL import Image
-
-        require(image_size, "images are resized: give the model's size with --image-size")
-        found = map(pathlib.Path, glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True))
-        known = Image.registered_extensions()
-        files = sorted(file for file in found if file.suffix.lower() in known)
-        require(files, f"no images in {path}")
-        print(f"{len(files)} images in {path}")
-        return _as_images(np.stack([decode(file, image_size) for file in files]))
-    fault = f"{path} is no .npz or .npy file and no folder"
-    require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
-    require(image_size is None, f"{path} is not resized: leave --image-size out")
-    with _naming(path):
-        points = np.load(path)
-    if path.suffix == ".npz":
-        names = points.files
-        only = names[0] if len(names) == 1 else None
-        key = key or next((k for k in _KEYS if k in names), only)
-        found = f"{path} has the arrays {', '.join(names)}"
-        require(key in names, f"{found}: name one with --points")
-        with _naming(path):
-            points = points[key]
-    found = f"{path} holds points of type {points.dtype} and shape {points.shape}"
-    fits = points.dtype.kind in "buif" and points.ndim > 1
-    require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")
-    if points.dtype == np.uint8:
-        return _as_images(points)
-    return points.astype(np.float64 if precision_of(points) == torch.float64 else np.float32)
-
-
-def _as_images(images):
-    shape = images.shape
-    images = images[..., None] if images.ndim == 3 else images
+    points = _images_in(path, image_size) if path.is_dir() else _array_in(path, key)
+    if points.dtype != np.uint8:
+        return points.astype(np.float64 if precision_of(points) == torch.float64 else np.float32)
+    images = points[..., None] if points.ndim == 3 else points
     fits = images.ndim == 4 and images.shape[-1] in (1, 3, 4)
     expected = "expected (N, H, W) or (N, H, W, C), C = 1, 3 or 4"
-    require(fits, f"bytes of shape {shape} are no images; {expected}")
+    require(fits, f"bytes of shape {points.shape} are no images; {expected}")
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
+
+
+def _images_in(folder, image_size):
+    from PIL import Image
+
+    require(image_size, "images are resized: give the model's size with --image-size")
+    found = map(pathlib.Path, glob.glob(f"{glob.escape(str(folder))}/**/*", recursive=True))
+    known = Image.registered_extensions()
+    files = sorted(file for file in found if file.suffix.lower() in known)
+    require(files, f"no images in {folder}")
+    print(f"{len(files)} images in {folder}")
+    return np.stack([decode(file, image_size) for file in files])
+
+
+def _array_in(path, key):
+    fault = "this is no .npz or .npy file and no folder: use np.savez(..., x=points)"
+    with _naming(path):
+        require(path.suffix in (".npz", ".npy"), fault)
+        points = np.load(path)
+        if path.suffix == ".npz":
+            names = points.files
+            only = names[0] if len(names) == 1 else None
+            key = key or next((k for k in _KEYS if k in names), only)
+            require(key in names, f"it has the arrays {', '.join(names)}: name one with --points")
+            points = points[key]
+        found = f"its points have type {points.dtype} and shape {points.shape}"
+        fits = points.dtype.kind in "buif" and points.ndim > 1
+        require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")
+    return points
 
 
 def standardise(points, mean, std):
@@ -129,8 +127,7 @@ def standardise(points, mean, std):
         require(len(values) in (1, points.shape[1]), f"--{name} is {values}; {expected}")
     require(min(std) > 0, f"--std is {std}; expected numbers above 0")
     shape = (-1, *[1] * (points.ndim - 2))
-    mean = np.asarray(mean, points.dtype).reshape(shape)
-    std = np.asarray(std, points.dtype).reshape(shape)
+    mean, std = [np.asarray(values, points.dtype).reshape(shape) for values in (mean, std)]
     return (points - mean) / std
 
 
@@ -182,22 +179,21 @@ def _parser():
 
 def main(argv=None):
     """The command line; returns the exit status."""
-    args = _parser().parse_args(argv)
+    args = vars(_parser().parse_args(argv))
+    output = args.pop("output")
     try:
-        model = load_model(args.model)
-        points = load_points(args.data, args.points, args.image_size)
-        points = standardise(points, args.mean, args.std)
-        names = ("dim", "num_samples", "resolution", "strategy", "coarse", "batch_size", "seed")
-        settings = {name: getattr(args, name) for name in names}
-        count = region_count(model, points, **settings, progress=True)
+        model = load_model(args.pop("model"))
+        points = load_points(args.pop("data"), args.pop("points"), args.pop("image_size"))
+        points = standardise(points, args.pop("mean"), args.pop("std"))
+        count = region_count(model, points, **args, progress=True)
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
-        resolution = args.resolution if args.dim == 1 else None
-        draw(model, points, args.output, args.seed, resolution, args.batch_size)
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError) as error:
+        resolution = args["resolution"] if args["dim"] == 1 else None
+        draw(model, points, output, args["seed"], resolution, args["batch_size"])
+    except ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"picture: {args.output}")
+    print(f"picture: {output}")
     return 0
 
 
