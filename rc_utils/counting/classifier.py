@@ -48,21 +48,19 @@ class Classifier:
     def __call__(self, batch):
         """Labels or scores of a batch, as `as_classifier` says; ValueError for another output."""
         output, n = self.call(batch.contiguous()), len(batch)
-        found = f"the model returned a {type(output).__name__}; expected one array or tensor"
-        is_array = isinstance(output, np.ndarray | list | torch.Tensor)
-        require(is_array, f"{found} (wrap the model in a function that picks scores or labels)")
+        known = isinstance(output, np.ndarray | list | torch.Tensor)
+        require(known, f"the model returned a {type(output).__name__}: give it one output")
         output = as_tensor(output).detach()
-        is_float = output.is_floating_point()
-        advice = "near a boundary a rounded score is another label: compute them in float32"
-        rounded = is_float and output.itemsize <= 2
-        require(not rounded, f"the model's outputs are {output.dtype}; {advice}")
         column = output.ndim <= 2 and output.numel() == n
-        fits = column or (output.ndim == 2 and len(output) == n and output.shape[1] >= 2)
+        fits = column or (output.ndim == 2 and len(output) == n)
         found = f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points"
         expected = f"scores ({n}, num_classes) or a score or integer label for each, ({n},)"
         require(fits, f"{found}; expected {expected}")
-        output = output if is_float else output.to(torch.int64)
-        return output.reshape(n) if column and not is_float else output.reshape(n, -1)
+        if output.is_floating_point():
+            advice = "near a boundary a rounded score is another label: compute them in float32"
+            require(output.itemsize > 2, f"the model's outputs are {output.dtype}; {advice}")
+            return output.reshape(n, -1)
+        return output.to(torch.int64).reshape(n if column else output.shape)
 
 
 def as_classifier(model, points, names=None):
@@ -110,11 +108,9 @@ def as_classifier(model, points, names=None):
 
 
 def require_weights(module):
-    """Raise ValueError for a module whose weights are not there: lazy, or on the meta device."""
-    for tensor in (*module.parameters(), *module.buffers()):
-        fault = "has a lazy layer, whose weights are drawn by its first batch: run it once before"
-        require(not nn.parameter.is_lazy(tensor), f"{type(module).__name__} {fault}")
-        require(not tensor.is_meta, "the module is on the meta device: load its weights first")
+    """Raise ValueError for a module with a lazy layer, which draws weights in its first batch."""
+    is_lazy = any(map(nn.parameter.is_lazy, [*module.parameters(), *module.buffers()]))
+    require(not is_lazy, f"{type(module).__name__} has a lazy layer: run it once before")
 
 
 def _predict_of(model):
@@ -122,13 +118,7 @@ def _predict_of(model):
     if getattr(model, "classes_", None) is None:
         return model.predict
     classes = pandas.Index(np.asarray(model.classes_))
-
-    def predict(rows):
-        codes = classes.get_indexer(np.ravel(model.predict(rows)))
-        require((codes >= 0).all(), "the classifier predicts what is not among its classes_")
-        return codes
-
-    return predict
+    return lambda rows: classes.get_indexer(np.ravel(model.predict(rows)))
 
 
 def read_outputs(classifier, batch_of, total, read):
@@ -232,13 +222,11 @@ def probed(classifier, points, batch_size=None):
 
 
 def _alike(one, other, share):
-    """Whether scores (n, C) differ by no more than a share of what they do between points.
-
-    Rounding does not count: 64 float32 roundings of a column's largest number, or of the largest
-    score that wins, from which the label's lead is told no finer.
-    """
+    """Whether scores (n, C) differ by no more than a share of what they do between points."""
     if one.ndim == 1:
         return (one == other).all()
+    # Rounding does not count: 64 float32 roundings of a column's largest number, or of the largest
+    # score that wins, from which the label's lead is told no finer.
     finite = np.where(np.isfinite(one), one, 0)
     largest = np.maximum(np.abs(finite).max(0), np.abs(finite.max(1)).max())
     most = share * np.ptp(finite, axis=0).max() + 64 * np.finfo(np.float32).eps * largest
@@ -248,13 +236,11 @@ def _alike(one, other, share):
 
 def classifier_inside(model, vertices, batch_size=None):
     """(`as_classifier` of a model, probed; vertices (B, d + 1, *shape) as a tensor beside it)."""
-    vertices = as_points(vertices)
-    given = as_tensor(vertices).detach()
-    shape = tuple(given.shape)
-    fits = len(shape) >= 3 and shape[1] >= 2 and shape[0] > 0
+    shape = tuple(as_points(vertices).shape)
+    fits = len(shape) >= 3 and shape[1] >= 2
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
     classifier = as_classifier(model, vertices)
-    corners = given.to(classifier.device, classifier.dtype)
+    corners = as_tensor(vertices).detach().to(classifier.device, classifier.dtype)
     return require_sign(probed_inside(classifier, corners, batch_size)), corners
 
 
@@ -270,11 +256,9 @@ def require_sign(classifier):
     """The classifier; ValueError where the sign of its only score cannot be the label."""
     outputs = classifier.outputs
     if outputs.ndim == 2 and outputs.shape[1] == 1 and (outputs >= 0).all():
-        found = "the model returns one number per point, and its label is whether that is positive"
-        advice = "probabilities? Give logits, or a column for each of the two classes"
-        labels = "Labels? Return integers, as .astype(int) makes them"
-        is_score = outputs.max() > 1 and (outputs % 1).any()
-        require(is_score, f"{found}: none is below 0. Are they {advice}. {labels}")
+        found = "the model returns one number per point, whose sign is to be its label: none is < 0"
+        advice = "of probabilities give both columns, or logits; return labels as integers"
+        require(outputs.max() > 1 and (outputs % 1).any(), f"{found}; {advice}")
     return classifier
 
 
@@ -292,8 +276,7 @@ def labels_of(output):
 def two_scores(scores):
     """Scores (P, C) with C >= 2; one output s becomes (0, s): the argmax is whether s > 0."""
     scores = scores.unsqueeze(1) if scores.ndim == 1 else scores
-    found = f"the network returns {tuple(scores.shape[1:])} numbers for a point"
-    require(scores.ndim == 2, f"{found}; expected (classes,)")
+    require(scores.ndim == 2, f"the scores have shape {tuple(scores.shape)}; expected (n, classes)")
     return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
 
 
@@ -302,7 +285,7 @@ def refuse_non_finite(labels):
     bad = int((labels == NON_FINITE).sum()) if labels.dtype == torch.int32 else 0
     if bad:
         found = f"the model's scores are NaN or infinite at {bad} of {len(labels)} points"
-        raise NonFiniteScores(f"{found}. Has it diverged? Leave it out, or count an earlier epoch")
+        raise NonFiniteScores(f"{found}: has it diverged?")
 
 
 def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) -> np.ndarray:
@@ -313,8 +296,6 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
     many.
     """
     names, points = getattr(points, "columns", None), as_points(points)
-    if not len(points):
-        return np.zeros(0, dtype=np.int64)
     classifier = as_classifier(model, points, names)
 
     def batch_of(start, stop):
@@ -360,9 +341,8 @@ def scores_at(classifier, corners, simplex, weights):
         return _combine(corners, simplex[start:stop], weights[start:stop])
 
     output = read_outputs(classifier, batch_of, len(simplex), torch.Tensor.cpu)
-    found = "the model returns labels, and scores are interpolated here: give its logits"
-    advice = "count labels, and a forest's probabilities, by region_count(strategy='grid')"
-    require(output.ndim == 2, f"{found}, or {advice}")
+    fault = "the model returns labels, and scores are interpolated here"
+    require(output.ndim == 2, f"{fault}: give its logits, or count with strategy='grid'")
     refuse_non_finite(labels_of(output))
     output = output.double()
     switched_off = output == -torch.inf
