@@ -396,15 +396,12 @@ def outlines(polygons, labels):
     for label, start, stop in (edges - back).elements():
         following[label, start].append(stop)
     paths = collections.defaultdict(list)
-    while following:
-        label, start = next(iter(following))
-        path = [start]
-        while following[label, path[-1]]:
-            path.append(following[label, path[-1]].pop())
-        for point in path:
-            if not following[label, point]:
-                following.pop((label, point), None)
-        paths[label].append(np.array(path[:-1]))
+    for label, start in list(following):
+        while following[label, start]:
+            path = [start]
+            while following[label, path[-1]]:
+                path.append(following[label, path[-1]].pop())
+            paths[label].append(np.array(path[:-1]))
     return paths
 
 
