@@ -96,8 +96,7 @@ def region_count(
         points: data `(N, *shape)`: NumPy array, torch tensor, image tensor, data frame.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, then 8.
-            On triangles of rough networks, as small learning rates leave them, one adaptive count
-            in twenty is off, mostly by one; where 60 gives the same count, one in fifty.
+            On triangles of rough networks one adaptive count in twenty is off, mostly by one.
         alpha_range: (low, high) of alpha in (1 - alpha) x_1 + alpha x_2, all of it covered by
             `resolution` points; other than (0, 1) in one dimension only (v1 Table 4).
         sampling, direction_length, seed: "pairs", "random_direction" or "noise"
@@ -107,19 +106,16 @@ def region_count(
             "linear": the pieces of the scores, interpolated linearly between lattice points. Errs
             where a region or a gap is narrower than the spacing. Of labels alone, as "simplex".
             "simplex", "face", "full": points of one label that are neighbours (`make_lattice`).
-            They break the sharp tips of regions into single points, at every resolution, "face"
-            most of all and depending on the order of the vertices; "full" joins regions that touch.
+            They break sharp tips into single points, "face" most; "full" joins what only touches.
         strategy: "grid", every lattice point is evaluated; "adaptive", more points where a region
             could hide: on segments from a coarse lattice down to 1/32 of the grid's interval; else,
             with adjacency "linear", from the lattice on, down to 1/512 of its interval on planes,
             1/8 in three dimensions and 1/2 beyond. That needs scores that bend gradually, such as
             logits: probabilities that are flat at 0 and 1 hide regions.
         coarse: intervals that an adaptive segment is first cut into, a unit of alpha; None takes
-            24. 8 halve the evaluations of a large network, and on rough ones miscount about as many
-            segments as the grid of 200 points does.
+            24. 8 halve the evaluations and on rough networks err as often as a grid of 200 points.
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
-        progress: show a bar over the points on stderr, with the time left; with strategy
-            "adaptive" their number is an estimate.
+        progress: show a bar over the points on stderr, with the time left.
 
     The model is probed first, by some fifty evaluations that `num_evaluations` leaves out: one that
     is random, depends on its batch or changes itself is refused with the reason, as is one score a
@@ -143,10 +139,9 @@ def region_count(
     require(fits, f"{fault}, got {lattice.adjacency!r}; give one of them up")
     draw = Draw(points, dim, num_samples, sampling, seed, direction_length)
     classifier = as_classifier(model, draw.points, getattr(points, "columns", None))
-    where = {"device": classifier.device, "dtype": classifier.dtype, "labels": lattice.num_points}
-    # Adaptive counts take some seventh of a grid on segments, two or three of them beyond.
-    share = 1 if strategy == "grid" else 1 / 7 if dim == 1 else 2.5
-    total = round(share * draw.num_samples * lattice.num_points)
+    total = draw.num_samples * lattice.num_points
+    if strategy == "adaptive":  # a seventh of a grid on segments, two or three of them beyond
+        total = round(total / 7 if dim == 1 else total * 2.5)
     found, evaluations = [], []
     with tqdm(total=total, desc="region count", unit="point", disable=not progress) as bar:
 
@@ -154,7 +149,7 @@ def region_count(
             evaluations.append(number)
             bar.update(number)
 
-        for corners in draw.blocks(**where):
+        for corners in draw.blocks(classifier.device, classifier.dtype, lattice.num_points):
             if not found:
                 classifier = require_sign(probed_inside(classifier, corners, batch_size))
                 classifier = replace(classifier, tick=tick)

@@ -79,10 +79,8 @@ class Mesh:
         return new
 
     def _bisect(self, chosen, known):
-        """Replace chosen elements by their halves; returns the ends (n, 2) of the edges cut.
-
-        Missing points in their middle are added to those of this round, from `known` on.
-        """
+        """Replace chosen elements by their halves; returns the ends (n, 2) of the edges cut."""
+        # Missing points in their middle are added to those of this round, from `known` on.
         old, depth = self.elements[chosen], self.depth[chosen]
         places = np.arange(old.shape[1])
         last = (places[-1] - depth % places[-1])[:, None]
@@ -118,10 +116,8 @@ def count_on_meshes(classifier, corners, lattice, halvings=0):
 
 @functools.lru_cache(maxsize=1)
 def lattice_elements(lattice):
-    """Elements (E, d + 1) of Kuhn's triangulation, each a path of d steps, in any order.
-
-    They move one unit from corner 0 to 1, from 2 to 0, from 3 to 2 and so on.
-    """
+    """Elements (E, d + 1) of Kuhn's triangulation, each a path of d steps, in any order."""
+    # They move one unit from corner 0 to 1, from 2 to 0, from 3 to 2 and so on.
     steps = np.eye(lattice.dim, k=-1, dtype=np.int64) - np.eye(lattice.dim, dtype=np.int64)
     steps[:2, 0] = [1, 0][: lattice.dim]
     keys = np.ravel_multi_index(tuple(lattice.indices.T), lattice.grid_shape)
@@ -135,11 +131,9 @@ def lattice_elements(lattice):
 
 
 def in_doubt(mesh, judged):
-    """Which of the elements `judged` (E,) may not have the topology of their scores, (E,) bool.
-
-    An element is judged by itself, and by those of its faces that lie in a side of the domain,
-    where a boundary between two labels may only just pass or miss the side.
-    """
+    """Which of the elements `judged` (E,) may not have the topology of their scores, (E,) bool."""
+    # An element is judged by itself, and by those of its faces that lie in a side of the domain,
+    # where a boundary between two labels may only just pass or miss the side.
     dim = mesh.points.shape[1]
     walls = np.hstack([mesh.points == 0, mesh.points.sum(1, keepdims=True) == mesh.scale])
     doubtful = doubtful_faces(mesh, mesh.elements, judged)
@@ -187,10 +181,8 @@ def doubtful_faces(mesh, faces, judged):
 
 
 def _leave_out_twins(possible, corners):
-    """Of the `possible` labels (F, C) with equal scores at all corners (F, n, C), keep the first.
-
-    The others win nowhere, and no refinement would part them: a last layer of zeros has them.
-    """
+    """Of `possible` labels (F, C) with equal scores at all corners (F, n, C), keep the first."""
+    # The others win nowhere, and no refinement would part them: a last layer of zeros has them.
     face, label = (possible & (possible.sum(1, keepdims=True) > 1)).nonzero()
     at = corners[face, :, label]
     order = np.lexsort((label, *at.T, face))
@@ -333,10 +325,7 @@ def part_won(lead):
 
 
 def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
-    """Part of a convex polygon (k, n) where an affine function is not negative.
-
-    heights: (k,) values of the function at the corners.
-    """
+    """Part of a convex polygon (k, n) where an affine function, (k,) at its corners, is >= 0."""
     points = []
     for k in range(len(polygon)):
         before, height = polygon[k - 1], heights[k - 1]
@@ -359,8 +348,7 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     halvings = HALVINGS[2] if strategy == "adaptive" else 0
     classifier, corners = classifier_inside(model, vertices)
     shape = tuple(corners.shape)
-    found = f"vertices have shape {shape}; expected those of one triangle, (1, 3, *shape)"
-    require(shape[:2] == (1, 3), found)
+    require(shape[:2] == (1, 3), f"vertices have shape {shape}; expected (1, 3, *shape)")
     mesh = Mesh(classifier, corners, make_lattice(2, resolution), halvings)
     mesh.refine(halvings * 2)
     polygons, labels, places = [], [], mesh.places
