@@ -19,7 +19,6 @@ from rc_utils.datasets.load import decode
 
 _KEYS = ("x_train", "x", "points", "images")
 ERRORS = (ValueError, TypeError, OSError, ImportError, AttributeError, RuntimeError, MemoryError)
-_ONE_SIZE = " (was it exported for one size of batch alone? give that as --batch-size)"
 
 
 def load_model(name):
@@ -55,7 +54,7 @@ def _onnx(path, output=""):
     single = len(chosen) == 1 and chosen[0] in outputs
     require(single, f"name one of the outputs of {path}: {known}")
 
-    @_naming(path, _ONE_SIZE)
+    @_naming(path)
     def scores(batch):
         return session.run(chosen, {name: np.asarray(batch, dtype=np.float32)})[0]
 
@@ -63,12 +62,12 @@ def _onnx(path, output=""):
 
 
 @contextlib.contextmanager
-def _naming(path, hint=""):
+def _naming(path):
     """What is raised inside the block or the decorated function, with the file's name."""
     try:
         yield
     except Exception as error:  # onnxruntime, NumPy and zipfile share no class of theirs
-        raise ValueError(f"{path}: {error}{hint}") from error
+        raise ValueError(f"{path}: {error}") from error
 
 
 def load_points(path, key=None, image_size=None):

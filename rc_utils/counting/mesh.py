@@ -54,10 +54,7 @@ class Mesh:
         """Cut elements in doubt until none is, or all that are have been cut `depth` times."""
         new = np.ones(len(self.elements), dtype=bool)
         while (judged := new & (self.depth < depth)).any():
-            chosen = in_doubt(self, judged)
-            if not chosen.any():
-                return
-            new = self.cut(chosen)
+            new = self.cut(in_doubt(self, judged))
 
     def cut(self, chosen):
         """Cut the chosen elements (E,), others until the mesh conforms; returns which are new."""
@@ -74,8 +71,9 @@ class Mesh:
             chosen = np.zeros(len(self.elements), dtype=bool)
             # A new point on an edge has half the sum of the keys of its ends.
             chosen[near] = np.isin(sums, 2 * self.keys[known:]).any(0)
-        found = self.scores_at(self.owner[known:], self.places[known:])
-        self.scores = np.concatenate([self.scores, found])
+        if new.any():
+            found = self.scores_at(self.owner[known:], self.places[known:])
+            self.scores = np.concatenate([self.scores, found])
         return new
 
     def _bisect(self, chosen, known):
