@@ -1,7 +1,6 @@
 """Count the regions of a model in a module or ONNX file: `python -m rc_utils.count MODEL DATA`."""
 
 import argparse
-import contextlib
 import glob
 import importlib
 import inspect
@@ -18,7 +17,6 @@ from rc_utils.counting.sampling import precision_of
 from rc_utils.datasets.load import decode
 
 _KEYS = ("x_train", "x", "points", "images")
-ERRORS = (ValueError, TypeError, OSError, ImportError, AttributeError, RuntimeError, MemoryError)
 
 
 def load_model(name):
@@ -27,8 +25,8 @@ def load_model(name):
     - "module:name": a torch module, scikit-learn classifier or function of a batch.
     - a file ".onnx" (needs onnxruntime); "model.onnx:scores" names one of several outputs.
 
-    Raises ValueError for another name, for what makes a model and for what onnxruntime says, and
-    what the import of a module raises; AttributeError where it has no such name.
+    Raises ValueError for another name and for what makes a model, and what the import of a module
+    and onnxruntime raise; AttributeError where the module has no such name.
     """
     if name.endswith(".onnx") or ".onnx:" in name:
         stem, _, output = name.partition(".onnx")
@@ -46,28 +44,17 @@ def load_model(name):
 def _onnx(path, output=""):
     import onnxruntime
 
-    with _naming(path):
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     name, outputs = session.get_inputs()[0].name, [found.name for found in session.get_outputs()]
     known = ", ".join(f"{path}:{found}" for found in outputs)
     chosen = [output] if output else outputs
     single = len(chosen) == 1 and chosen[0] in outputs
     require(single, f"name one of the outputs of {path}: {known}")
 
-    @_naming(path)
     def scores(batch):
         return session.run(chosen, {name: np.asarray(batch, dtype=np.float32)})[0]
 
     return scores
-
-
-@contextlib.contextmanager
-def _naming(path):
-    """What is raised inside the block or the decorated function, with the file's name."""
-    try:
-        yield
-    except Exception as error:  # onnxruntime, NumPy and zipfile share no class of theirs
-        raise ValueError(f"{path}: {error}") from error
 
 
 def load_points(path, key=None, image_size=None):
@@ -103,19 +90,19 @@ def _images_in(folder, image_size):
 
 
 def _array_in(path, key):
-    fault = "this is no .npz or .npy file and no folder: use np.savez(..., x=points)"
-    with _naming(path):
-        require(path.suffix in (".npz", ".npy"), fault)
-        points = np.load(path)
-        if path.suffix == ".npz":
-            names = points.files
-            only = names[0] if len(names) == 1 else None
-            key = key or next((k for k in _KEYS if k in names), only)
-            require(key in names, f"it has the arrays {', '.join(names)}: name one with --points")
-            points = points[key]
-        found = f"its points have type {points.dtype} and shape {points.shape}"
-        fits = points.dtype.kind in "buif" and points.ndim > 1
-        require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")
+    fault = f"{path} is no .npz or .npy file and no folder"
+    require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
+    points = np.load(path)
+    if path.suffix == ".npz":
+        names = points.files
+        only = names[0] if len(names) == 1 else None
+        key = key or next((k for k in _KEYS if k in names), only)
+        found = f"{path} has the arrays {', '.join(names)}"
+        require(key in names, f"{found}: name one with --points")
+        points = points[key]
+    found = f"{path} holds points of type {points.dtype} and shape {points.shape}"
+    fits = points.dtype.kind in "buif" and points.ndim > 1
+    require(fits, f"{found}, expected real numbers (N, *shape), so (N, 1) for one feature")
     return points
 
 
@@ -189,8 +176,8 @@ def main(argv=None):
         print(count)
         resolution = args["resolution"] if args["dim"] == 1 else None
         draw(model, points, output, args["seed"], resolution, args["batch_size"])
-    except ERRORS as error:
-        print(f"error: {error}", file=sys.stderr)
+    except Exception as error:  # onnxruntime, zipfile, NumPy and models share no class of theirs
+        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     print(f"picture: {output}")
     return 0

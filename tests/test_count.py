@@ -94,7 +94,7 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng):
     ("stripes_module:strips points.npz", "has no attribute 'strips'"),
     ("weights.pt points.npz", "neither module:name nor a file .onnx"),
     ("stripes_module:stripes points.npz --points z", "has the arrays x, y"),
-    ("stripes_module:stripes points.npz --points y", "have type int64 and shape (50,), expected"),
+    ("stripes_module:stripes points.npz --points y", "of type int64 and shape (50,), expected"),
     ("stripes_module:stripes bytes.npz", "bytes of shape (4, 7) are no images"),
     ("stripes_module:stripes points.npz --std 1 -2", "--std is [1.0, -2.0]; expected"),
 ])  # fmt: skip
