@@ -76,6 +76,8 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 1, "name"], "main", r"is there twice"),
     (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
     (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
+    (["experiments", 0, "grid", "seed"], [0, 1], r"'seed'} in grid is set by seeds or ranges"),
+    (["experiments", 0, "ranges"], {"batch_size": [16, 32]}, r"'batch_size'} in grid is set by"),
     (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"its networks once, see \['small'\]"),
     # Values out of range.
     (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),

@@ -131,6 +131,8 @@ class Experiment:
         lists = {"networks": self.networks}
         lists |= {f"seeds of {label}": values for label, values in self.seeds_by_network.items()}
         lists |= {f"grid.{key}": values for key, values in self.grid.items()}
+        given = {"seed", *self.ranges} & set(self.grid)
+        require(not given, f"{given} in grid is set by seeds or ranges")
         for where, values in lists.items():
             for i, value in enumerate(values):  # 1 and 1.0 are equal
                 require(value not in values[:i], f"{where} has {value!r} twice")
