@@ -226,6 +226,8 @@ def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(r
     answers = [answer(**changes) for changes in (turned, near, relabelled, far, doubled)]
     assert [agrees for _, agrees in answers] == [True, True, True, False, False]
     assert all("an accuracy differs by" in line for line, _ in answers)
+    others = {"provenance": record["provenance"] | {"data": {"sha256": "of other data"}}}
+    assert answer(**others) == (f"{record['run_id']}: other data than the record has", False)
     records.write_record(record | {"counts": []})
     assert list(verify(campaign, 1)) == []
 

@@ -226,6 +226,8 @@ def verify(campaign, number, seed=0, device="cpu"):
         predictions = new.get("predictions")
         equal = accuracy == 0 and old.get("predictions", predictions) == predictions
         close, largest = new["status"] == "ok" and accuracy <= ACCURACY_TOLERANCE, 0.0
+        data = new["provenance"]["data"]
+        same = old["provenance"].get("data", data)["sha256"] == data["sha256"]  # or it names none
         for after in new["counts"]:
             before = records.find_count(old["counts"], after["settings"])
             share = abs(np.mean(before["counts"]) / np.mean(after["counts"]) - 1)
@@ -234,7 +236,8 @@ def verify(campaign, number, seed=0, device="cpu"):
             close = close and share <= (FURTHER_TOLERANCE if further else COUNT_TOLERANCE)
             largest = max(largest, share)
         text = f"an accuracy differs by {accuracy:.2g}, a mean count by {largest:.1%}"
-        yield f"{key}: {'accuracies, predictions and counts are equal' if equal else text}", close
+        text = "accuracies, predictions and counts are equal" if equal else text
+        yield f"{key}: {text if same else 'other data than the record has'}", close and same
 
 
 def shard(text):
