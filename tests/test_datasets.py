@@ -212,6 +212,8 @@ def test_class_folders_are_resized_and_cropped_at_the_centre(tmp_path, monkeypat
 def test_a_class_that_is_given_twice_is_refused():
     with pytest.raises(ValueError, match="at least two different classes"):
         load_dataset("fruit", classes=["apple", 0])
+    with pytest.raises(ValueError, match=r"unknown class '0'. Valid: apple, pear, plum, quince"):
+        load_dataset("fruit", classes=["0", "apple"])
 
 
 def test_images_of_more_than_eight_bits_are_refused(tmp_path):

@@ -298,7 +298,7 @@ def resolve_classes(classes, names):
     index_of = {name: index for index, name in enumerate(names)}
     index_of |= {index: index for index in range(len(names))}
     for chosen in classes:
-        check_name("class", chosen, index_of)
+        check_name("class", chosen, names if isinstance(chosen, str) else range(len(names)))
     indices = tuple(index_of[chosen] for chosen in classes)
     different = len(indices) == len(set(indices)) > 1
     require(different, f"classes is {classes!r}; expected at least two different classes")
