@@ -121,6 +121,8 @@ def test_experiments_alike_have_equal_settings_however_the_file_writes_them(tmp_
     assert records.experiments_like("t") == ["main", "again"]
     assert records.experiments_like("t", "sam", training=False) == ["main", "sam", "again"]
     assert campaign.plan_network({"name": "M", "width": 9}, "wide").spec.network["width"] == 9
+    wide = campaign.restricted(["wide"])
+    assert wide.plan_network({"name": "M"}) == wide.plan_network({"name": "M"}, "wide")
     write_all(campaign)
     first, again, noise = (records.plain_runs("t", 0, name) for name in ("", "again", "noise"))
     assert [len(runs) for runs in (first, again, noise)] == [10, 12, 1]  # without mixup, with it

@@ -212,7 +212,7 @@ class Campaign:
     def experiment(self, name=""):
         """The experiment of that name, by default the first; ValueError for another."""
         known = {experiment.name: experiment for experiment in self.experiments}
-        name = name or self.experiments[0].name
+        name = name or [*self.only, self.experiments[0].name][0]
         check_name(f"experiment of campaign {self.name}", name, known)
         return known[name]
 
