@@ -280,7 +280,8 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
         check_start(record)
         states = kept_weights(record)
     data = dataset_of(spec, device)
-    if not {str(epoch) for epoch in epochs} <= {name.partition("/")[0] for name in states}:
+    names = network_of(spec, data).state_dict()
+    if any(f"{epoch}/{name}" not in states for epoch in epochs for name in names):
         made = record["provenance"] if record else {}
         with torch_threads(made.get("threads", torch.get_num_threads())):
             looks = {"measure": _state_of, "measure_epochs": epochs}
@@ -298,5 +299,5 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     networks = {}
     for epoch in epochs:
         networks[epoch] = network = network_of(spec, data).to(device).eval()
-        network.load_state_dict({name: states[f"{epoch}/{name}"] for name in network.state_dict()})
+        network.load_state_dict({name: states[f"{epoch}/{name}"] for name in names})
     return networks
