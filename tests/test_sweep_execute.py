@@ -138,7 +138,7 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
 
 @pytest.mark.parametrize(("arguments", "message", "status"), [
     ("shapes-tyni", "unknown campaign 'shapes-tyni'. Did you mean 'shapes-tiny'", 2),
-    ("shapes-tiny --device cuda:99", "error: ", 2),
+    ("shapes-tiny --device cuda:99", "device 'cuda:99' cannot be used", 2),
     ("shapes-tiny --shard 8/8", "shard=(8, 8); expected (i, n) with i < n", 2),
     ("shapes-tiny --shard 8", "argument --shard: invalid shard value: '8'", 2),
     ("shapes-tiny --freeze", "0 records in", 1),

@@ -68,14 +68,13 @@ def sweep(campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), co
         compile: torch.compile the networks.
 
     Raises OSError before any training if the results cannot be written, ValueError for a wrong
-    setting or value of the campaign and for a reader's network that is not as on record, torch's
-    own error for a device that is not there.
+    setting, device or value of the campaign, and for a reader's network that is not as on record.
     """
     campaign = campaign if isinstance(campaign, Campaign) else load_campaign(campaign)
     check_values(campaign)
     check_count("workers", workers, 0)
     if not scheduler:  # whose workers may have what this machine has not
-        torch.zeros(1, device=device)
+        check_device(device)
     # Also those of other experiments, whose networks have the same names.
     for record, _ in records.find_records(campaign.restricted([]).runs()).values():
         check_start(record)
@@ -175,6 +174,14 @@ def check_data(todo):
     """Raise ValueError for a dataset of planned runs that is not here."""
     for name in {planned.spec.dataset["name"] for planned in todo}:
         folder_with(name)
+
+
+def check_device(device):
+    """Raise ValueError for a device that is unknown or not in this machine."""
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {device!r} cannot be used: {error}") from error
 
 
 def plan(campaign, shard=(0, 1)):
@@ -287,7 +294,7 @@ def main(arguments=None):
         if options.verify is not None:
             return _verify(campaign, options)
         return _sweep(campaign, options)
-    except (OSError, ValueError, RuntimeError, AssertionError) as error:  # of torch: no such device
+    except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -296,6 +303,7 @@ def main(arguments=None):
 
 
 def _verify(campaign, options):
+    check_device(options.device)
     agree = []
     with torch_threads(1):
         checked = verify(campaign, options.verify, device=options.device)
