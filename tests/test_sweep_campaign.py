@@ -79,6 +79,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "grid", "seed"], [0, 1], r"'seed'} in grid is set by seeds or ranges"),
     (["experiments", 0, "ranges"], {"batch_size": [16, 32]}, r"'batch_size'} in grid is set by"),
     (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"its networks once, see \['small'\]"),
+    (["experiments", 0, "evolution_counts"], ["main"], "needs evolution_epochs or"),
     # Values out of range.
     (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
 ])  # fmt: skip

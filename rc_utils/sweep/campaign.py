@@ -136,6 +136,10 @@ class Experiment:
         for where, values in lists.items():
             for i, value in enumerate(values):  # 1 and 1.0 are equal
                 require(value not in values[:i], f"{where} has {value!r} twice")
+        # Days of training later it would be too late to see that nothing was looked at.
+        asked = self.evolution_counts or self.evolution_measures or self.evolution_weights
+        looks = self.evolution_epochs or self.evolution_loss or not asked
+        require(looks, "what evolution_* ask for needs evolution_epochs or evolution_loss")
 
     @property
     def seeds_by_network(self):
