@@ -181,8 +181,8 @@ def training_layout(
     """The memory layout in which `network` is trained: channels last, where that is faster.
 
     On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32.
-    A network that is not of this package may view its activations as if they were contiguous: it is
-    tried on two of the `images`.
+    A network that is not of this package may view its activations or gradients as if they were
+    contiguous: it is tried on two of the `images`.
 
     In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1
     convolution: of fewer than 8 channels on a CPU with AVX2 and without AVX-512 (oneDNN issue 6035,
@@ -197,13 +197,14 @@ def training_layout(
     if (precision == "float32" and not on_cpu) or overruns:
         return torch.contiguous_format
     if not type(network).__module__.startswith("rc_utils."):
-        where = next(network.parameters()).device
-        trial = copy.deepcopy(network).to(memory_format=torch.channels_last)
-        with undisturbed(trial, where):
-            try:
-                trial(images[:2].to(where))
-            except Exception:  # what is wrong in any layout is named where the network is trained
-                return torch.contiguous_format
+        try:
+            where = next(network.parameters()).device
+            with own_random_state(where, seed=0), torch.enable_grad():
+                trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
+                two = images[:2].to(where).contiguous(memory_format=torch.channels_last)
+                trial(two).sum().backward()
+        except Exception:  # what is wrong in any layout is named where the network is trained
+            return torch.contiguous_format
     return torch.channels_last
 
 
