@@ -244,9 +244,9 @@ def classifier_inside(model, vertices, batch_size=None):
 
 def probed_inside(classifier, corners, batch_size=None):
     """`probed` at a dozen points inside simplices with corners (B, d + 1, *shape)."""
-    simplex = np.arange(NUM_PROBED) % len(corners)
+    simplex = torch.arange(NUM_PROBED) % len(corners)
     weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), NUM_PROBED)
-    points = points_inside(corners, simplex, weights)(0, NUM_PROBED)
+    points = points_inside(corners, simplex, torch.from_numpy(weights).to(corners))
     return probed(classifier, points, batch_size)
 
 
@@ -313,9 +313,13 @@ def read_labels(classifier, batch_of, total):
 
 def label_lattice(classifier, corners, lattice):
     """Labels (B, P), or their ranks where some are below 0, at lattice points, a NumPy array."""
-    simplex = np.repeat(np.arange(len(corners)), lattice.num_points)
-    weights = np.tile(lattice.coordinates, (len(corners), 1))
-    labels = read_labels(classifier, points_inside(corners, simplex, weights), len(simplex))
+    size, weights = lattice.num_points, torch.tensor(lattice.coordinates).to(corners)
+
+    def batch_of(start, stop):
+        flat = torch.arange(start, stop, device=corners.device)
+        return points_inside(corners, flat // size, weights[flat % size])
+
+    labels = read_labels(classifier, batch_of, len(corners) * size)
     if labels.min() < 0:
         labels = np.unique(labels, return_inverse=True)[1]
     return labels.reshape(len(corners), -1)
@@ -326,7 +330,12 @@ def scores_at(classifier, corners, simplex, weights):
 
     They are float64, as second derivatives of close points need. One score s is (0, s).
     """
-    batch_of = points_inside(corners, simplex, weights)
+    simplex = torch.from_numpy(simplex).to(corners.device)
+    weights = torch.from_numpy(weights).to(corners)
+
+    def batch_of(start, stop):
+        return points_inside(corners, simplex[start:stop], weights[start:stop])
+
     output = read_outputs(classifier, batch_of, len(simplex), torch.Tensor.cpu)
     fault = "the model returns labels, and scores are interpolated here"
     require(output.ndim == 2, f"{fault}: give its logits, or count with strategy='grid'")
@@ -340,17 +349,10 @@ def scores_at(classifier, corners, simplex, weights):
 
 
 def points_inside(corners, simplex, weights):
-    """`batch_of` of points sum_k weights[:, k] corners[simplex, k]; at a vertex, it exactly."""
-    simplex = torch.from_numpy(simplex).to(corners.device)
-    weights = torch.from_numpy(weights).to(corners)
+    """Points sum_k weights[:, k] corners[simplex, k], (n, *shape); at a vertex, it exactly."""
+    # One operation at a time is rounded the same way whatever the batch and the device.
     weights = weights.view(*weights.shape, *(1,) * (corners.ndim - 2))
-
-    def batch_of(start, stop):
-        # One operation at a time is rounded the same way whatever the batch and the device.
-        part, shares = simplex[start:stop], weights[start:stop]
-        batch = corners[part, 0].mul_(shares[:, 0])
-        for k in range(1, corners.shape[1]):
-            batch.add_(corners[part, k].mul_(shares[:, k]))
-        return batch
-
-    return batch_of
+    batch = corners[simplex, 0].mul_(weights[:, 0])
+    for k in range(1, corners.shape[1]):
+        batch.add_(corners[simplex, k].mul_(weights[:, k]))
+    return batch
