@@ -331,6 +331,9 @@ def test_classes_in_any_order_are_told_apart():
     predict = lambda x: names[x[:, 0].astype(int)]  # noqa: E731
     model = SimpleNamespace(classes_=names, predict=predict)
     assert predict_labels(model, rows).tolist() == [0, 1, 2]
+    other = SimpleNamespace(classes_=names, predict=lambda x: x[:, 0].astype(int))
+    with pytest.raises(ValueError, match="not among its classes_"):
+        predict_labels(other, rows)
 
 
 @pytest.mark.parametrize("count", [region_count, exact_segment])

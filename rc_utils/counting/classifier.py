@@ -118,7 +118,13 @@ def _predict_of(model):
     if getattr(model, "classes_", None) is None:
         return model.predict
     classes = pandas.Index(np.asarray(model.classes_))
-    return lambda rows: classes.get_indexer(np.ravel(model.predict(rows)))
+
+    def predict(rows):
+        positions = classes.get_indexer(np.ravel(model.predict(rows)))
+        require((positions >= 0).all(), "the classifier predicts what is not among its classes_")
+        return positions
+
+    return predict
 
 
 def read_outputs(classifier, batch_of, total, read):
