@@ -116,6 +116,7 @@ def five_classes(x):
 
 
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
+ROUNDS = "all scores of Net|of its batch"  # which may turn a last bit, and so a rounding
 # What it is, and the words with which it is refused.
 BAD = {
     "dropout left on": (through(dropout), "at every call"),
@@ -130,6 +131,8 @@ BAD = {
     "counter": (through(after=lambda m, z: (m.norm.num_batches_tracked.add_(1), z)[1]), "changes"),
     "a lazy layer": (lambda seed: nn.Sequential(nn.LazyLinear(3), nn.ReLU()), "lazy layer"),
     "bfloat16 inside": (through(after=lambda m, z: z.bfloat16()), "outputs are torch.bfloat16"),
+    "bfloat16 between": (through(after=lambda m, z: z.bfloat16().float()), ROUNDS),
+    "half between": (through(after=lambda m, z: z.half().float()), ROUNDS),
     "half an array": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2"), "float16"),
     "half": (lambda seed: Net(seed).half(), "outputs are torch.float16"),
     "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "of probabilities"),
@@ -307,6 +310,13 @@ def test_scores_that_are_not_finite_are_counted_in_the_error():
         region_count(scores, SEGMENT, num_samples=3)
     with pytest.raises(ValueError, match="NaN or infinite at"):
         region_count(scores, SEGMENT, num_samples=3, strategy="adaptive")
+
+
+def test_scores_of_few_levels_or_of_points_of_few_digits_are_not_rounded(rng):
+    points = torch.from_numpy(rng.normal(size=(30, 2))).half().float()
+    for levels in (lambda x: 1001 * x, lambda x: x.relu() / 3):
+        region_count(lambda x, levels=levels: levels(x.sign()), points, num_samples=5)
+    assert predict_labels(lambda x: x.flip(1), points).tolist() == points.argmin(1).tolist()
 
 
 def test_vertices_that_are_integers_are_counted_as_points_are(rng):

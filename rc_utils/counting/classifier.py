@@ -20,6 +20,7 @@ NON_FINITE = -(2**31)
 # differ from call to call, and between batches of other sizes, which have other matrix kernels: of
 # the nine networks by some 1e-6.
 NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-4
+ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
 # What torch, cuDNN and cuBLAS say where memory runs out.
 OUT_OF_MEMORY_WORDS = (
     "out of memory", "not enough memory", "can't allocate memory", "alloc_failed",
@@ -181,7 +182,8 @@ def probed(classifier, points, batch_size=None):
 
     Of `points` (n, *shape) up to a dozen are evaluated twice, in another order, in smaller batches
     and two alone; parameters and buffers are compared, and set back where the model has changed
-    them. A batch size of up to 64 is kept here, for models that take no other.
+    them. Float32 scores of 16 bits are refused. A batch size of up to 64 is kept here, for models
+    that take no other.
     """
     if batch_size is not None:
         batch_size = check_count("batch_size", batch_size, 1)
@@ -222,7 +224,22 @@ def probed(classifier, points, batch_size=None):
         "training mode (give the module itself), a batch norm without running statistics, dynamic "
         "quantisation, or operations along the first axis?",
     )
+    if first.ndim == 2:
+        _require_digits(points.cpu().numpy(), first, name)
     return dataclasses.replace(classifier, batch_size=batch_size, outputs=first)
+
+
+def _require_digits(points, scores, name):
+    """Raise ValueError where all float32 scores (n, C) are rounded to 16 bits."""
+    # Half precision has 11 binary digits, bfloat16 8; so may whole numbers, votes and a few steps.
+    finite = scores[np.isfinite(scores)]
+    steps = finite * 2.0 ** (7 - np.frexp(np.abs(finite).max(initial=0))[1])
+    digits = [np.frexp(numbers)[0] * 2**11 for numbers in (points, finite)]
+    *few, rounded = (not (numbers % 1).any() for numbers in (finite, steps, *digits))
+    shares = ((finite >= 0) & (finite <= 1)).all()
+    exact = not rounded or any(few) or shares or scores.dtype == np.float64
+    fault = f"all scores of {name} are rounded to half precision or bfloat16, as by autocast inside"
+    require(exact, f"{fault}; {ROUNDED}")
 
 
 def _alike(one, other, share):
