@@ -336,7 +336,10 @@ class UnitInputs(TorchFunctionMode):
 
 
 def unit_signs(network, batch):
-    """Whether the input of each unit is above 0: a list of (points, units), one an activation."""
+    """Whether the input of each unit is above 0: a list of (points, units), one an activation.
+
+    Of a network that is `undisturbed` already, which takes longer than a small batch.
+    """
     signs = []
 
     def visit(z):
@@ -345,7 +348,7 @@ def unit_signs(network, batch):
         require(z.ndim and len(z) == len(batch), f"{found}: {expected}")
         signs.append((z > 0).reshape(len(z), -1))
 
-    with undisturbed(network, batch.device), UnitInputs(visit):
+    with UnitInputs(visit):
         network(batch)
     found = "no activation was found in the network"
     require(signs, f"{found}: this measure sees ReLU and its kin, of torch, alone")
@@ -367,9 +370,10 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
     t = torch.linspace(0, 1, num_points, dtype=dtype, device=device)
     t = t.view(-1, *[1] * (len(x.shape) - 1))
     changes = 0
-    for pair in vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed):
-        points = torch.lerp(*gather(x, pair, device, dtype), t)
-        changes += sum((s[1:] != s[:-1]).sum() for s in unit_signs(network, points))
+    with undisturbed(network, device):
+        for pair in vertex_indices(len(x), num_samples=num_segments, distinct=2, seed=seed):
+            points = torch.lerp(*gather(x, pair, device, dtype), t)
+            changes += sum((s[1:] != s[:-1]).sum() for s in unit_signs(network, points))
     return 1 + int(changes) / num_segments
 
 
@@ -388,12 +392,13 @@ def local_complexity(network, x, radius=0.005):
     frame = frame.to(classifier.device, classifier.dtype)
     offsets = radius * torch.cat([frame, -frame])
     changed, number = 0, 0
-    for part in slices_of(x, 500 // len(offsets)):
-        images = x[part].to(offsets)
-        for signs in unit_signs(network, (images[:, None] + offsets).flatten(0, 1)):
-            around = signs.view(len(images), len(offsets), -1)
-            changed += (around.any(1) & ~around.all(1)).sum()
-            number += around[:, 0].numel()
+    with undisturbed(network, classifier.device):
+        for part in slices_of(x, 500 // len(offsets)):
+            images = x[part].to(offsets)
+            for signs in unit_signs(network, (images[:, None] + offsets).flatten(0, 1)):
+                around = signs.view(len(images), len(offsets), -1)
+                changed += (around.any(1) & ~around.all(1)).sum()
+                number += around[:, 0].numel()
     return int(changed) / number
 
 

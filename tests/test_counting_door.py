@@ -134,8 +134,9 @@ BAD = {
     "bfloat16 between": (through(after=lambda m, z: z.bfloat16().float()), ROUNDS),
     "half between": (through(after=lambda m, z: z.half().float()), ROUNDS),
     "half an array": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2"), "float16"),
-    "half": (lambda seed: Net(seed).half(), "outputs are torch.float16"),
+    "half": (lambda seed: Net(seed).half(), r"in {torch.float16}"),
     "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "of probabilities"),
+    "one log-probability": (through(after=lambda m, z: z.log_softmax(1)[:, 0]), "it never changes"),
     "class numbers as floats": (lambda seed: Estimator(five_classes, "f4"), "labels as integers"),
     "all classes off": (through(after=lambda m, z: torch.full_like(z, -torch.inf)), "NaN or inf"),
     "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
@@ -294,7 +295,9 @@ def test_points_and_outputs_of_every_type_are_the_numbers_that_were_given(kind, 
 @pytest.mark.parametrize(("points", "message"), [
     (scipy.sparse.csr_matrix(SEGMENT), r"points are a csr_matrix of shape \(2, 2\); expected"),
     (np.zeros(5), r"points are a ndarray of shape \(5,\); expected a dense"),
+    (pd.DataFrame({"kind": ["a", "b"]}), r"columns that are no numbers, \['kind'\]"),
     (ConcatDataset([TensorDataset(torch.zeros(4, 2))]), "points are a ConcatDataset.*torch.stack"),
+    (np.ma.masked_equal(np.eye(3), 1), "points have masked entries"),
     (np.full((5, 2), np.nan), r"points\[\d\] holds NaN"),
 ])  # fmt: skip
 def test_points_that_are_no_dense_real_numbers_are_named(points, message):

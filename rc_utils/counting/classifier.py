@@ -58,8 +58,7 @@ class Classifier:
         expected = f"scores ({n}, num_classes) or a score or integer label for each, ({n},)"
         require(fits, f"{found}; expected {expected}")
         if output.is_floating_point():
-            advice = "near a boundary a rounded score is another label: compute them in float32"
-            require(output.itemsize > 2, f"the model's outputs are {output.dtype}; {advice}")
+            require(output.itemsize > 2, f"the model's outputs are {output.dtype}; {ROUNDED}")
             return output.reshape(n, -1)
         return output.to(torch.int64).reshape(n if column else output.shape)
 
@@ -86,6 +85,8 @@ def as_classifier(model, points, names=None):
         require_weights(model)
         state = [*model.parameters(), *model.buffers()]
         dtypes = [tensor.dtype for tensor in state if tensor.is_floating_point()]
+        rounded = {dtype for dtype in dtypes if dtype.itemsize < 4}
+        require(not rounded, f"the module has parameters in {rounded}; {ROUNDED} (model.float())")
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
     predicts = callable(getattr(model, "predict", None))

@@ -160,7 +160,12 @@ def region_count(
         "direction_length": draw.direction_length, "adjacency": lattice.adjacency,
         "strategy": strategy, "coarse": coarse,
     }  # fmt: skip
-    return RegionCount(np.concatenate(found), sum(evaluations), settings)
+    counts, is_one_score = np.concatenate(found), classifier.outputs.shape[1:] == (1,)
+    fault = (
+        "the model returns one number per point, whose sign is to be its label: it never changes"
+    )
+    require(counts.max() > 1 or not is_one_score, fault)
+    return RegionCount(counts, sum(evaluations), settings)
 
 
 def _count_simplices(classifier, corners, lattice, strategy, coarse):

@@ -107,13 +107,17 @@ def draw_distinct(rng, num_points, num_samples, distinct):
 def as_points(points):
     """A data frame as an array, all else as it is; ValueError for no dense array (N, *shape)."""
     if isinstance(points, pd.DataFrame):
-        points = points.to_numpy()
-        if points.dtype == object:  # as booleans beside numbers come
-            points = points.astype(np.float64)
+        others = list(points.select_dtypes(exclude=["number", "bool", "boolean"]))
+        require(not others, f"points have columns that are no numbers, {others}: leave them out")
+        numbers = points.to_numpy()
+        # As booleans beside numbers come, and columns that may miss a value.
+        is_mixed = numbers.dtype == object
+        points = points.to_numpy(np.float64, na_value=np.nan) if is_mixed else numbers
     # Lists, sparse matrices and datasets are no arrays.
     is_array = hasattr(points, "__array__") and len(points.shape) > 1
     expected = "a dense array or tensor (N, *shape), such as torch.stack([x for x, *_ in dataset])"
     shape = f" of shape {tuple(points.shape)}" if hasattr(points, "shape") else ""
+    require(not np.ma.is_masked(points), "points have masked entries: leave these out")
     require(is_array, f"points are a {type(points).__name__}{shape}; expected {expected}")
     return points
 
