@@ -338,7 +338,7 @@ class UnitInputs(TorchFunctionMode):
 def unit_signs(network, batch):
     """Whether the input of each unit is above 0: a list of (points, units), one an activation.
 
-    Of a network that is `undisturbed` already, which takes longer than a small batch.
+    Enter `undisturbed` before the first batch: it takes longer than a small one.
     """
     signs = []
 

@@ -141,7 +141,7 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
     ("shapes-tiny --device cuda:99", "device 'cuda:99' cannot be used", 2),
     ("shapes-tiny --shard 8/8", "shard=(8, 8); expected (i, n) with i < n", 2),
     ("shapes-tiny --shard 8", "argument --shard: invalid shard value: '8'", 2),
-    ("shapes-tiny --freeze", "0 records in", 1),
+    ("shapes-tiny --freeze", "no record to freeze", 1),
 ])  # fmt: skip
 def test_the_command_names_mistakes_and_what_is_not_there(arguments, message, status, capsys):
     try:

@@ -232,15 +232,19 @@ def probed(classifier, points, batch_size=None):
 
 def _require_digits(points, scores, name):
     """Raise ValueError where all float32 scores (n, C) are rounded to 16 bits."""
-    # Half precision has 11 binary digits, bfloat16 8; so may whole numbers, votes and a few steps.
     finite = scores[np.isfinite(scores)]
+    # Half precision has 11 binary digits, bfloat16 8.
+    rounded = _are_whole(np.frexp(finite)[0] * 2**11) and scores.dtype == np.float32
+    # So may have whole numbers, a few steps, votes, and scores of points that have no more.
     steps = finite * 2.0 ** (7 - np.frexp(np.abs(finite).max(initial=0))[1])
-    digits = [np.frexp(numbers)[0] * 2**11 for numbers in (points, finite)]
-    *few, rounded = (not (numbers % 1).any() for numbers in (finite, steps, *digits))
-    shares = ((finite >= 0) & (finite <= 1)).all()
-    exact = not rounded or any(few) or shares or scores.dtype == np.float64
+    votes = ((finite >= 0) & (finite <= 1)).all()
+    few = votes or any(map(_are_whole, (finite, steps, np.frexp(points)[0] * 2**11)))
     fault = f"all scores of {name} are rounded to half precision or bfloat16, as by autocast inside"
-    require(exact, f"{fault}; {ROUNDED}")
+    require(few or not rounded, f"{fault}; {ROUNDED}")
+
+
+def _are_whole(numbers):
+    return not (numbers % 1).any()
 
 
 def _alike(one, other, share):

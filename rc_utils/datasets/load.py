@@ -178,7 +178,7 @@ def write_cache(path, arrays):
 
 
 def read_cache(path):
-    """The dataset of an npz file, checked and without unpickling; ValueError for another one."""
+    """The dataset of an npz file; nothing is unpickled. ValueError for one damaged or not such."""
     keys = ("x_train", "y_train", "x_test", "y_test", "classes", "source", "note")
     with open(path, "rb") as file:
         try:
@@ -192,13 +192,11 @@ def read_cache(path):
 
 
 def checked(arrays, name):
-    """Arrays of the file `name` in the form of all datasets; ValueError where they have no such."""
+    """Arrays of the file `name` as every dataset has them; ValueError where they cannot be."""
     for split in ("train", "test"):
         x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
         found = f"x_{split} is {x.dtype} of shape {x.shape}, y_{split} {y.dtype} of {y.shape}"
-        expected = (
-            "expected square uint8 images, (N, S, S, C) or (N, S, S), and an integer for each"
-        )
+        expected = "expected square uint8 images, (N, S, S, C) or (N, S, S), an integer for each"
         square = x.dtype == np.uint8 and x.ndim in (3, 4) and x.shape[1] == x.shape[2]
         fits = square and y.dtype.kind in "iu" and y.shape == x.shape[:1]
         require(fits, f"{found}; {expected}")
@@ -267,7 +265,7 @@ def decode(file, size):
 
 
 def choose(arrays, *, n_train, n_test, classes, seed):
-    """The dataset of the chosen classes, relabelled, and samples, in stored order for None."""
+    """Chosen classes, relabelled 0, 1, ..., and samples drawn by seed; None keeps all, in order."""
     names = arrays["classes"]
     indices = resolve_classes(classes, names)
     positions = np.full(len(names), -1)

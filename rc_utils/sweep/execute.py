@@ -48,7 +48,7 @@ DASK_SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a run ended, "done", "elsewhere" (another sweep is at it) or "failed", in words, too."""
+    """How a run ended: "done", "elsewhere" (another sweep is at it) or "failed"; text to print."""
 
     run_id: str
     status: str
@@ -289,7 +289,8 @@ def main(arguments=None):
             return 0
         if options.freeze:
             path, number = records.freeze(campaign)
-            print(f"{number} records in {path}")
+            nothing = f"no record to freeze: run {campaign.name} first"
+            print(f"{number} records in {path}" if number else nothing)
             return 0 if number else 1
         if options.verify is not None:
             return _verify(campaign, options)

@@ -165,7 +165,7 @@ def find_count(entries, settings):
 def held(record):
     """What a record holds, as `PlannedRun.asked`: a list for each of `ASKED`."""
     looks = record["evolution"]
-    look = looks[0] if looks else {"counts": []}  # all of a record hold the same
+    look = looks[0] if looks else {"counts": []}  # all looks of a record hold the same
     return {
         "counts": [counted_with(entry) for entry in record["counts"]],
         "measures": list(record["measures"]),
@@ -282,7 +282,7 @@ def _entries(name, origin=None):
 
 
 def _cell(settings, varied):
-    """A name of a setting; in one order, for equal ones to have one whatever their experiment."""
+    """Name of a setting, its keys in one order, so that equal settings of experiments agree."""
     return ", ".join(f"{key}={settings[key]}" for key in TRAIN_DEFAULTS if key in varied)
 
 

@@ -210,7 +210,7 @@ def _as_json(value):
 
 
 def start_of(spec):
-    """Scores (8, 10 or fewer) of an untrained network, by which the one of that name is known."""
+    """Scores (8, 10 or fewer) of a run's network untrained, which tell whether its code changed."""
     # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
     shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
     data = dataset_of(dataclasses.replace(spec, dataset=shape))
