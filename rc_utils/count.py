@@ -14,7 +14,6 @@ from rc_utils import correlation
 from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
 from rc_utils.counting.sampling import precision_of
-from rc_utils.datasets.load import decode
 
 _KEYS = ("x_train", "x", "points", "images")
 
@@ -87,6 +86,19 @@ def _images_in(folder, image_size):
     require(files, f"no images in {folder}")
     print(f"{len(files)} images in {folder}")
     return np.stack([decode(file, image_size) for file in files])
+
+
+def decode(file, size):
+    """The middle of an image as (size, size, 3) uint8; ValueError for none, or more than 8 bits."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(file) as image:
+            mode, image = image.mode, image.convert("RGB")
+    except Exception as error:  # of whatever kind, depending on which bytes are wrong
+        raise ValueError(f"{file} cannot be decoded ({error}): replace or remove it") from error
+    require(mode[0] not in "IF", f"{file} has pixels of mode {mode}: save it with 8 bits")
+    return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
 
 
 def _array_in(path, key):

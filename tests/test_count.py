@@ -132,3 +132,12 @@ def test_of_several_outputs_of_an_onnx_file_one_has_to_be_named(folder, monkeypa
         with pytest.raises(ValueError, match=outputs):
             count.load_model(name)
     assert count.load_model("detector.onnx:scores:0")(np.ones((1, 2))).tolist() == [[1, 1]]
+
+
+def test_images_of_more_than_eight_bits_are_refused(tmp_path):
+    Image.fromarray(np.full((8, 8), 77, np.uint8)).save(tmp_path / "eight.png")
+    assert (count.decode(tmp_path / "eight.png", 8) == 77).all()
+    for value, kind in ((0.5, np.float32), (1 << 20, np.int32), (255, np.uint16)):
+        Image.fromarray(np.full((4, 4), value, kind)).save(tmp_path / "x.tif")
+        with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF].*with 8 bits"):
+            count.decode(tmp_path / "x.tif", 4)

@@ -10,11 +10,10 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.datasets.images import area_average
-from rc_utils.datasets.load import decode, write_cache
+from rc_utils.datasets.load import write_cache
 
 
 @pytest.fixture
@@ -174,55 +173,12 @@ def test_an_archive_in_the_data_folder_is_read_without_network(tmp_path, rng, mo
     assert same(load_dataset("cifar10", data_dir=tmp_path), data)
 
 
-def test_class_folders_are_resized_and_cropped_at_the_centre(tmp_path, monkeypatch):
-    """root/{train,val}/{ant,bee}/*: red ants and green bees; wide, tall and small images."""
-    root = tmp_path / "photos"
-    for split, n in (("train", 6), ("val", 3)):
-        for name, colour in (("ant", (200, 0, 0)), ("bee", (0, 200, 0))):
-            (root / split / name).mkdir(parents=True)
-            for i in range(n):
-                size = [(40, 24), (24, 40), (24, 24), (10, 12)][i % 4]
-                Image.new("RGB", size, colour).save(root / split / name / f"{i}.png")
-    stripes = np.zeros((20, 60, 3), dtype=np.uint8)
-    stripes[:, 20:40] = 250
-    Image.fromarray(stripes).save(root / "val" / "bee" / "zz.PNG")
-    picture = root / "train" / "bee" / "a.bmp"
-    Image.new("RGB", (9, 9), (0, 200, 0)).save(picture)
-    options = {"root": root, "data_dir": tmp_path / "data", "image_size": 16}
-    load = functools.partial(load_dataset, "imagenet", **options)
-    data = load()
-    assert data.x_train.shape == (13, 3, 16, 16)
-    assert data.x_test.raw[-1, :, :, 1:-1].min() == 250
-    assert data.x_train.raw.amin(dim=(2, 3))[data.y_train == 1].tolist() == [[0, 200, 0]] * 7
-    # They are decoded once, and anew when they change, a picture of the same size too.
-    with monkeypatch.context() as patch:
-        patch.setattr("rc_utils.datasets.load.decode", None)
-        assert same(load(), data)
-        with pytest.raises(TypeError):  # nor are images of another folder taken for them
-            load(root=shutil.copytree(root, tmp_path / "copy"))
-    Image.new("RGB", (9, 9), "white").save(picture)
-    assert load().provenance["sha256"] != data.provenance["sha256"]
-    (root / "train" / "cat").mkdir()
-    Image.new("RGB", (9, 9)).save(root / "train" / "cat" / "0.png")
-    with pytest.raises(ValueError, match="differ in the classes cat"):
-        load()
-
-
 @pytest.mark.usefixtures("fruit")
 def test_a_class_that_is_given_twice_is_refused():
     with pytest.raises(ValueError, match="at least two different classes"):
         load_dataset("fruit", classes=["apple", 0])
     with pytest.raises(ValueError, match=r"unknown class '0'. Valid: apple, pear, plum, quince"):
         load_dataset("fruit", classes=["0", "apple"])
-
-
-def test_images_of_more_than_eight_bits_are_refused(tmp_path):
-    Image.fromarray(np.full((8, 8), 77, np.uint8)).save(tmp_path / "eight.png")
-    assert (decode(tmp_path / "eight.png", 8) == 77).all()
-    for value, kind in ((0.5, np.float32), (1 << 20, np.int32), (255, np.uint16)):
-        Image.fromarray(np.full((4, 4), value, kind)).save(tmp_path / "x.tif")
-        with pytest.raises(ValueError, match=r"x\.tif has pixels of mode [IF].*with 8 bits"):
-            decode(tmp_path / "x.tif", 4)
 
 
 def test_files_with_the_name_of_a_built_in_dataset_or_two_shapes_of_images_are_refused(

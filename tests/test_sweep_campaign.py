@@ -69,7 +69,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
 
 @pytest.mark.parametrize(("path", "value", "message"), [
     # What is there twice, or would be ignored. Wrong keys and types: see test_sweep_trust.py.
-    (["dataset", "root"], "/data/imagenet", r"'root'"),
+    (["dataset", "data_dir"], "/data", r"'data_dir'"),
     (["networks", "small", "num_classes"], 3, r"'num_classes'} come from the dataset"),
     (["networks", "small", "widht"], 3, r"network 'small'.*'widht'.*Did you mean 'width'"),
     (["counts", "main", "points"], "tests", r"counts.main.*points 'tests'.*Did you mean 'test'"),

@@ -37,24 +37,21 @@ def load_dataset(
     seed: int = 0,
     device: torch.device | str = "cpu",
     data_dir: str | os.PathLike | None = None,
-    root: str | os.PathLike | None = None,
 ) -> Dataset:
     """Load a dataset, or part of one, as arrays on a device.
 
     Args:
-        name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", "imagenet"
-            (class folders), or any other name, of a file <name>.npz in data_dir with x_train,
-            x_test uint8 (N, H, W, C) or (N, H, W), y_train, y_test integers (N,) and optionally
-            names `classes`.
+        name: "shapes" (drawn, no download), "digits", "cifar10", "cifar100", "mnist", or any other
+            name, of a file <name>.npz in data_dir with x_train, x_test uint8 (N, H, W, C) or
+            (N, H, W), y_train, y_test integers (N,) and optionally names `classes`.
         n_train, n_test: number of samples, balanced by class and drawn by seed; None for all
             (shapes: 2,000, 4,000). A smaller draw is the start of a larger one.
         image_size: side in pixels. Stored images are made smaller by area averaging; shapes are
-            drawn at any size from 8 (default 16), class folders are resized to it (default 224).
+            drawn at any size from 8 (default 16).
         label_noise: fraction in [0, 1] of training labels that are replaced by another class.
         classes: indices or names of the classes to keep, relabelled 0, 1, ... in this order.
         seed: of every draw above, and of the images themselves for shapes.
         data_dir: folder of cached datasets; default the environment variable RC_DATA, else data/.
-        root: for "imagenet" only, the folder of train/ and val/; default data_dir/imagenet.
 
     Raises ValueError for an unknown name or class, a value that does not fit and a damaged file,
     and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
@@ -70,9 +67,6 @@ def load_dataset(
         arrays = shapes(image_size or 16, **chosen)
     elif name == "digits":
         arrays = choose(digits(seed), **chosen)
-    elif name == "imagenet":
-        root = Path(root or folder / "imagenet")
-        arrays = decoded(choose(class_folders(root), **chosen), root, image_size or 224, folder)
     else:
         arrays = choose(stored(name, folder), **chosen)
 
@@ -103,7 +97,7 @@ def load_dataset(
 def folder_with(name, data_dir=None):
     """The data folder, where a dataset is known by its name or there; else ValueError."""
     folder = Path(data_dir or paths.data_dir())
-    files, built_in = {path.stem for path in folder.glob("*.npz")}, {"shapes", "digits", "imagenet"}
+    files, built_in = {path.stem for path in folder.glob("*.npz")}, {"shapes", "digits"}
     fault = f"{folder / str(name)}.npz has the name of a dataset that is built in: rename it"
     require(name not in built_in & files, fault)
     known = built_in | files | set(DOWNLOADS)
@@ -187,7 +181,7 @@ def read_cache(path):
         except Exception as error:  # of whatever kind, depending on which bytes are wrong
             fault = f"{path} is not a dataset as expected, or damaged ({error})"
             advice = "Correct it, or put an intact copy in its place"
-            may_go = "what was downloaded or decoded may be deleted"
+            may_go = "what was downloaded may be deleted"
             raise ValueError(f"{fault}. {advice}; {may_go}.") from error
 
 
@@ -211,57 +205,6 @@ def checked(arrays, name):
     require(in_order, f"{found}, expected 0, 1, ... without a gap")
     texts = {"source": str(arrays.get("source", name)), "note": str(arrays.get("note", ""))}
     return arrays | texts | {"classes": tuple(map(str, names))}
-
-
-def class_folders(root):
-    """The dataset of root/{train,val}/<class>/ with names of files in the place of images."""
-    from torchvision.datasets import ImageFolder
-
-    train, test = ImageFolder(root / "train"), ImageFolder(root / "val")
-    different = sorted(set(train.classes) ^ set(test.classes))
-    found = f"train/ and val/ in {root} differ in the classes {', '.join(different[:5])}"
-    require(not different, found)
-    arrays = {"classes": train.classes}
-    for split, part in (("train", train), ("test", test)):
-        files, labels = zip(*part.samples, strict=True)
-        arrays |= {f"x_{split}": np.array(files), f"y_{split}": np.array(labels)}
-    return arrays
-
-
-def decoded(arrays, root, size, folder):
-    """The dataset of `class_folders` with its images, decoded once and cached in folder."""
-    from tqdm import tqdm
-    from tqdm.contrib.concurrent import thread_map
-
-    files = [Path(name) for split in ("train", "test") for name in arrays[f"x_{split}"]]
-    listing = []
-    for file in files:
-        stat = file.stat()
-        listing.append((file.relative_to(root).as_posix(), stat.st_size, stat.st_mtime_ns))
-    contents = str(root.resolve()), arrays["classes"], listing
-    digest = hashlib.sha256(repr(contents).encode()).hexdigest()
-    # What changed in the folder is decoded anew.
-    path = folder / f"imagenet-{size}-{digest[:12]}.npz"
-    if not path.exists():
-        bar = {"desc": "decoding", "mininterval": 5, "tqdm_class": tqdm}
-        images = np.stack(thread_map(lambda file: decode(file, size), files, **bar))
-        train, test = np.split(images, [len(arrays["x_train"])])
-        source = f"class folders {root.name}, short side {size}, centre crop"
-        write_cache(path, arrays | {"x_train": train, "x_test": test, "source": source})
-    return read_cache(path)
-
-
-def decode(file, size):
-    """The middle of an image as (size, size, 3) uint8; ValueError for none, or more than 8 bits."""
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(file) as image:
-            mode, image = image.mode, image.convert("RGB")
-    except Exception as error:  # of whatever kind, depending on which bytes are wrong
-        raise ValueError(f"{file} cannot be decoded ({error}): replace or remove it") from error
-    require(mode[0] not in "IF", f"{file} has pixels of mode {mode}: save it with 8 bits")
-    return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
 
 
 def choose(arrays, *, n_train, n_test, classes, seed):

@@ -153,7 +153,7 @@ def check_values(campaign):
                 check_name("measure", name, measures.MEASURES)
             # Keys that name a place on this machine are no part of a run.
             require("name" in planned.spec.dataset, "[dataset] has no 'name'")
-            elsewhere = ("device", "data_dir", "root")
+            elsewhere = ("device", "data_dir")
             check_arguments(load_dataset, planned.spec.dataset, "dataset", elsewhere)
             given = {"num_classes", "in_channels", "image_size", "seed"} & set(planned.spec.network)
             require(not given, f"the network's {given} come from the dataset or the run")
