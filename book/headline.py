@@ -48,8 +48,8 @@ ALT = (
     "on true labels, in label noise, in half of those with flips, in few others."
 )
 CAPTION = (
-    "*Middle: other training, predicted by a line fitted on SGD (R² above 0). Below: how "
-    "often the larger count has the smaller gap (orange: refuted).*"
+    "*Top: three networks, at full size between test images. Middle: lines fitted on SGD. Below: "
+    "blue supports, orange refutes, grey neither.*"
 )
 
 
@@ -67,31 +67,31 @@ def bullets(results):
     full = [r for id_, r in results.items() if id_.startswith("study/full-size/")]
     ours, records = ([r for r in full if r.campaign == name] for name in ("full-size", "authors"))
     counts = sorted(r.value for r in ours)
-    half = max((r.high - r.low) / 2 for r in ours)
     away = max(abs(a.value - b.value) for a, b in zip(ours, records, strict=True))
     away = math.ceil(100 * away) / 100
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
         f"correlate at {text['main/overall']}; the paper prints "
         f"{statements().loc['main/overall', 'value']}, its records {theirs['main/overall']:.2f}. A "
-        f"doubled learning rate changes the count by {text['bias/lr/overall']} regions, mixup by "
+        f"doubled learning rate changes their count by {text['bias/lr/overall']} regions, mixup by "
         f"{text['mixup/count']}.",
-        f"**Holds with a caveat.** A line in log count, fitted on SGD, predicts other training "
-        f"with R² = {text['study/2/other ways to train: R²']}, one in mixup accuracy with "
-        f"{text['study/2/R² of mixup accuracy']}. Between seeds r is {twins[0]} in ResNet18, "
-        f"{twins[1]} in VGG19.",
+        f"**Holds with a caveat.** A line fitted on SGD predicts other training with R² = "
+        f"{text['study/2/other ways to train: R²']} in log count, {text['study/2/R² of count']} in "
+        f"the count, {text['study/2/R² of mixup accuracy']} in mixup accuracy. Between seeds r is "
+        f"{twins[0]} in ResNet18, {twins[1]} in VGG19.",
         f"**Fails.** With more training images the count between them rises and the gap falls, in "
         f"{100 * images:.0f} % of pairs (between test images {100 * of_tests:.0f} %); flips "
         f"mislead it in {flips.value * flips.n:.0f} of {flips.n} seeds at learning rate 0.03. "
-        f"ResNet18's output margin, said to say little, correlates at {text['motivation/margin']}.",
+        f"ResNet18's output margin, said to say little, correlates with the gap at "
+        f"{text['motivation/margin']}.",
         "**The false theorem.** Few regions do not bound the gap (Theorem 5, v1 alone): "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
         f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} × "
         f"{size}. On {larger['n_train']:,} of {larger['image_size']} × "
         f"{larger['image_size']}, near the paper's gap, r is {near[0]} in ResNet18, {near[1]} in "
         f"VGG19. At full size {len(ours)} runs of ResNet18 have {counts[0]:.2f} to "
-        f"{counts[-1]:.2f} regions (at most ± {half:.2f}), within {away:.2f} of "
-        "[their records](notebooks/17_papers_records.ipynb).",
+        f"{counts[-1]:.2f} regions, within {away:.2f} of [their records]"
+        "(notebooks/17_papers_records.ipynb).",
     ]
 
 
@@ -120,7 +120,8 @@ def rivals(ax, results):
     found = {name: r for name, r in rising if r.value > 0}
     colours = [plotting.BLUE if name == "log count" else "0.4" for name in found]
     plotting.intervals(ax, found, color=colours)
-    ax.set(xlim=(-0.2, 1), xlabel="R²", title="Mixed-image scores tie")
+    words = "R² under Adam, Adagrad,\nmixup, no momentum"
+    ax.set(xlim=(-0.2, 1), xlabel=words, title="Mixed-image scores tie")
 
 
 def changes(ax, results):
@@ -132,7 +133,8 @@ def changes(ax, results):
     sides = {"refutes": plotting.ORANGE, "supports": plotting.BLUE}
     plotting.intervals(ax, short, color=[sides.get(r.detail, "0.4") for r in short.values()])
     ax.axvline(0.5, color="0.3", linestyle="--", linewidth=1)
-    ax.set(xlim=(-0.04, 1.04), xlabel="share of wrong pairs", title="Where it fails")
+    words = "share of pairs where the larger\ncount has the smaller gap"
+    ax.set(xlim=(-0.04, 1.04), xlabel=words, title="Where it fails")
 
 
 def walls():

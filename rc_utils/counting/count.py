@@ -96,7 +96,7 @@ def region_count(
         points: data `(N, *shape)`: NumPy array, torch tensor, image tensor, data frame.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, then 8.
-            On triangles of rough networks one adaptive count in twenty is off, mostly by one.
+            On triangles of rough networks one adaptive count in ten to twenty is off, mostly by 1.
         alpha_range: (low, high) of alpha in (1 - alpha) x_1 + alpha x_2, all of it covered by
             `resolution` points; other than (0, 1) in one dimension only (v1 Table 4).
         sampling, direction_length, seed: "pairs", "random_direction" or "noise"
