@@ -180,10 +180,11 @@ def partial_correlation(
     """Correlation of what least squares on the right-hand side `formula` leaves of two columns.
 
     formula: of statsmodels, such as "C(network) + log2_lr". NaN where nothing is left of a column.
-    Raises ValueError for rows without a value, and as `correlate`.
+    Raises ValueError for rows without a value, no intercept, and as `correlate`.
     """
     model, _ = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0))
     design = model.exog
+    require(model.fit().ssr < 1e-9, f"{formula!r} has no intercept, which a correlation needs")
     left = []
     for values in map(_scaled, _rows(rows[x], rows[y], units)[:2]):
         residuals = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
@@ -240,6 +241,7 @@ def _least_squares(formula, rows):
 
 def mean(values: Sequence[float], unit: str = "settings") -> Estimate:
     """Mean of independent values (n,) with Student's interval; none for one value or equal ones."""
+    require(not np.ma.is_masked(values), "masked values: leave them out")
     values = np.asarray(values, dtype=float)
     n = len(values)
     value = float(values.mean()) if n else math.nan
@@ -400,6 +402,7 @@ def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearso
 
 def _rows(x, y, units):
     """x and y as vectors of finite numbers, the number of each row's unit, the number of units."""
+    require(not (np.ma.is_masked(x) or np.ma.is_masked(y)), "masked rows: leave them out")
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     codes, number = _unit_codes(range(len(x)) if units is None else units)
     shapes = f"x has shape {x.shape}, y {y.shape} and units {codes.shape}"

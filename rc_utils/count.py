@@ -121,8 +121,9 @@ def _array_in(path, key):
 def standardise(points, mean, std):
     """(points - mean) / std, with one value or one per channel, the second axis."""
     for name, values in (("mean", mean), ("std", std)):
-        expected = f"expected one number or one for each of the {points.shape[1]} channels"
-        require(len(values) in (1, points.shape[1]), f"--{name} is {values}; {expected}")
+        expected = f"expected one finite number or one for each of the {points.shape[1]} channels"
+        fits = len(values) in (1, points.shape[1]) and np.isfinite(values).all()
+        require(fits, f"--{name} is {values}; {expected}")
     require(min(std) > 0, f"--std is {std}; expected numbers above 0")
     shape = (-1, *[1] * (points.ndim - 2))
     mean, std = [np.asarray(values, points.dtype).reshape(shape) for values in (mean, std)]

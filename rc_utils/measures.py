@@ -9,7 +9,8 @@ shared sampling noise. The pairs of "intra" are the same for every seed.
 Measures of activations look at the sign of what goes into each ReLU or other activation with its
 bend at 0, module or function: a unit. For smooth activations (swish, GELU, ...) the sign is taken
 as well, although nothing is linear there. Corners of max-pooling, of maxima along an axis, of
-`where` and sorted values, sigmoid gates and scripted parts do not count.
+`where` and sorted values, sigmoid gates, scripted and exported parts, and a ReLU in other words,
+such as z * (z > 0), do not count.
 """
 
 import copy
@@ -149,7 +150,7 @@ def output_margin(network, x, y):
     """`gamma(W)`, the mean over (x, y) of `f(x)_y - max_{i != y} f(x)_i` (v1 App. B), in logits."""
     total = 0.0
     with undisturbed(network, y.device):
-        for part in slices_of(x, 1000):
+        for part in slices_of(x, 1000, y):
             total += float(_margins(network(x[part].clone()).double(), y[part]).sum())
     return total / len(y)
 
@@ -200,7 +201,7 @@ def _margins_and_gradients(network, x, y):
     """Output margins (N,) of images and the norms (N,) of their gradients by the image, float64."""
     margins, norms = [], []
     with undisturbed(network, y.device), torch.enable_grad():
-        for part in slices_of(x, 500):
+        for part in slices_of(x, 500, y):
             images = x[part].detach().clone().requires_grad_()
             margins.append(_margins(network(images), y[part]))
             (gradient,) = torch.autograd.grad(margins[-1].sum(), images)
@@ -216,6 +217,7 @@ def mixup_curve(network, x, y, classes="all", seed=0):
     with perturbation response curves, Sec. 3, with mixup as the perturbation. `classes`: "all"
     segments, "inter" for those between different labels, "intra" for 500 others, of one label.
     """
+    check_name("classes", classes, ("all", "inter", "intra"))
     if classes == "intra":
         pairs = _intra_pairs(y)
     else:

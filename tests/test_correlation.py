@@ -222,6 +222,12 @@ def test_bad_input_is_named():
     for function, *names in ((slope, "y ~ x + z", "x", range(8)), (partial_correlation, *"xyz")):
         with pytest.raises(ValueError, match=r"1 of 8 rows lack a value of .*; leave them out"):
             function(rows, *names)
+    with pytest.raises(ValueError, match="'x - 1' has no intercept"):
+        partial_correlation(rows, "y", "x", "x - 1")
+    masked = np.ma.masked_equal(rows["y"], 5)
+    for call in (lambda: correlate(rows["x"], masked), lambda: mean(masked)):
+        with pytest.raises(ValueError, match=r"masked .*: leave them out"):
+            call()
 
 
 def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():

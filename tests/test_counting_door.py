@@ -107,6 +107,15 @@ def with_classes_off(m, z):
     return torch.cat([z, torch.full((len(z), 7), -1e9)], 1)
 
 
+def with_a_class_off_in_parts(m, z):
+    return torch.cat([z, torch.where(z[:, :1] > 0, -1e9, z[:, :1] - 9)], 1)
+
+
+def labels_that_flip(seed):
+    scores = numpy_scores(Net(seed))
+    return lambda x: (scores(x).argmax(1) + (torch.rand(len(x)) < 0.05).numpy()) % 3
+
+
 def int8(m, h):
     return (h / h.abs().max() * 127).round() * h.abs().max() / 127
 
@@ -123,6 +132,10 @@ BAD = {
     "noise": (through(after=lambda m, z: z + 0.01 * torch.randn_like(z)), "at every call"),
     "traced in training mode": (lambda seed: traced_in_training(seed), "at every call"),
     "dropout beside a class that is off": (through(dropout, with_classes_off), "at every call"),
+    "dropout, off in parts": (through(dropout, with_a_class_off_in_parts), "at every call"),
+    "labels that flip": (labels_that_flip, "at every call"),
+    "complex": (lambda seed: lambda x: numpy_scores(Net(seed))(x) * 1j, "complex64 of shape"),
+    "masked": (lambda seed: lambda x: np.ma.masked_less(numpy_scores(Net(seed))(x), 0), "masked"),
     "a mean over the batch": (through(lambda m, h: h - h.mean(0)), "depends on the other points"),
     "attention along the batch": (through(lambda m, h: (h @ h.T).softmax(1) @ h), "depends on"),
     "batch norm": (through(lambda m, h: F.batch_norm(h, None, None, training=True)), "the module"),
@@ -303,6 +316,31 @@ def test_points_and_outputs_of_every_type_are_the_numbers_that_were_given(kind, 
 def test_points_that_are_no_dense_real_numbers_are_named(points, message):
     with pytest.raises(ValueError, match=message):
         region_count(lambda x: np.asarray(x), points)
+
+
+def test_places_that_are_not_finite_are_refused_where_labels_would_not_show_it():
+    def labels(x):
+        return (x[:, 0] > 0).astype(int)
+
+    for far in ((0, np.nan), (0, 1e39)):
+        with pytest.raises(ValueError, match="alpha_range or direction_length is too large"):
+            region_count(labels, SEGMENT.astype("f4"), alpha_range=far)
+    with pytest.raises(ValueError, match="vertices hold NaN"):
+        label_grid(labels, np.array([[[np.nan, 0], [1, 0]]]))
+
+
+def test_a_class_that_is_switched_off_wins_nowhere_however_far_the_others_fall():
+    points = np.random.default_rng(0).normal(size=(300, 2))
+    points[:6] *= 1000
+    means, prior = np.array([[1, 1], [-1, -1], [0, 0]]), np.array([-0.7, -0.7, -np.inf])
+
+    def scores(x):
+        return prior - ((x[:, None] - means) ** 2).sum(2) / 2
+
+    for options in ({"strategy": "adaptive"}, {"dim": 2, "num_samples": 30}):
+        found = region_count(scores, points, **options).counts
+        two = region_count(lambda x: scores(x)[:, :2], points, **options).counts
+        assert found.tolist() == two.tolist()
 
 
 def test_scores_that_are_not_finite_are_counted_in_the_error():

@@ -55,6 +55,12 @@ def test_linear_classifiers_have_as_many_regions_as_labels(dim, samples, halving
     assert sum(sizes) <= 1.05 * samples * lattice.num_points
 
 
+@pytest.mark.parametrize("scale", [1, 1e-165, 1e-200])
+def test_a_label_that_wins_inside_a_triangle_alone_is_found_whatever_the_scale(scale):
+    scores = np.column_stack([np.eye(3), np.full(3, 0.335)]) * scale
+    assert region_count(lambda x: x @ scores, np.eye(3), dim=2, num_samples=1).mean == 4
+
+
 @pytest.mark.parametrize("degrees", [0.3, 90])
 @pytest.mark.parametrize("strategy", ["grid", "adaptive"])
 def test_a_wedge_is_one_region_whatever_its_angle(degrees, strategy, rng):

@@ -127,6 +127,7 @@ def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
     ({"x_train": np.zeros((90, 12, 12, 3), np.float32)}, "x_train is float32.*square uint8"),
     ({"y_train": np.arange(90) % 3 % 2 * 2}, r"labels \[0 2\] for 4 classes, .* without a gap"),
     ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
+    ({"y_test": np.arange(40) % 5 - 1}, r"y_test has the labels \[-1\], which y_train has not"),
 ])  # fmt: skip
 def test_wrong_arrays_are_named(fruit, tmp_path, changes, message):
     contents = {key: value for key, value in (fruit | changes).items() if value is not None}

@@ -125,6 +125,8 @@ def test_mixup_scores_of_a_threshold():
     """A(u) is 1 up to 0.6, where mixtures of one end pass the threshold; linear; then 0.5."""
     y = torch.tensor([0, 1])
     curve = measures.mixup_curve(threshold(0.32), grey(0.0, 1.0), y)
+    with pytest.raises(ValueError, match=r"unknown classes 'itner'. Did you mean 'inter'"):
+        measures.mixup_curve(threshold(0.32), grey(0.0, 1.0), y, "itner")
     assert measures.mixup_accuracy(curve) == pytest.approx(0.6 + 0.2 * 0.75 + 0.2 * 0.5)
     assert measures.gi_score(curve) == pytest.approx(0.2 * 0.025 + 0.2 * 0.1)
     # F(u) = u up to 0.6; then 0.6 + s - s^2 / 0.8 over 0.2, and 0.75 + s / 2 over the last 0.2.

@@ -18,7 +18,7 @@ from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
 from rc_utils.sweep import records, run
 from rc_utils.sweep.campaign import RunSpec, parse_campaign
-from rc_utils.sweep.execute import main, plan, sweep, verify
+from rc_utils.sweep.execute import check_values, main, plan, sweep, verify
 from rc_utils.sweep.records import missing_runs
 from rc_utils.training import TrainConfig
 
@@ -240,12 +240,13 @@ def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(r
 class Own(torch.nn.Module):
     """A network of the reader's, whose code `activation` stands for."""
 
-    activation = torch.nn.ReLU
+    activation, last_weight = torch.nn.ReLU, 1
 
     def __init__(self, num_classes, in_channels, image_size):
         super().__init__()
         first = torch.nn.Linear(in_channels * image_size**2, 8)
         last = torch.nn.Linear(8, num_classes)
+        last.weight.data *= self.last_weight
         self.layers = torch.nn.Sequential(torch.nn.Flatten(), first, self.activation(), last)
 
     def forward(self, x):
@@ -258,10 +259,13 @@ def own(monkeypatch):
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Own"}})
 
 
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize(("frozen", "last_weight"), [(False, 1), (True, 1), (False, 0)])
 @pytest.mark.usefixtures("own")
-def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, tmp_path, frozen):
-    """Also where another seed is asked for."""
+def test_another_network_under_the_name_of_a_record_is_an_error(
+    monkeypatch, tmp_path, frozen, last_weight
+):
+    """Also where another seed is asked for, and behind a last layer of zeros."""
+    monkeypatch.setattr(Own, "last_weight", last_weight)
     first = TABLE["experiments"][0] | {"grid": ONE}
     both = [first | {"name": f"seed {seed}", "seeds": [seed]} for seed in (0, 1)]
     campaign = parse_campaign(TABLE | {"experiments": both}, "four", tmp_path / "four")
@@ -275,6 +279,8 @@ def test_another_network_under_the_name_of_a_record_is_an_error(monkeypatch, tmp
         monkeypatch.setattr(Own, "activation", edit)
         with pytest.raises(ValueError, match=r"Own' is not the one that run .* was made with"):
             sweep(campaign.restricted(names))
+        with pytest.raises(ValueError, match="is not the one"):
+            check_values(campaign)  # as before a plan and a freeze
     with pytest.raises(ValueError, match="is not the one"):
         run.trained_network(next(iter(campaign.runs().values())))
 

@@ -77,6 +77,20 @@ def test_a_corrupt_record_is_named_and_missing(campaign, content):
         assert records.find_records(campaign.runs()) == {}
 
 
+def test_a_record_under_another_name_and_a_run_on_two_lines_are_no_records(campaign):
+    one, other = list(campaign.runs())[:2]
+    path = records.write_record(made_up(campaign.runs()[one]))
+    shutil.copy(path, records.record_path(other))
+    with pytest.warns(UserWarning, match=f"its settings are those of run {one}"):
+        assert list(records.find_records(campaign.runs())) == [one]
+    records.record_path(other).unlink()
+    frozen, _ = records.freeze(campaign)
+    again = json.dumps(records.sealed(made_up(campaign.runs()[one], value=9)))
+    frozen.write_text(frozen.read_text() + again + "\n")
+    with pytest.raises(ValueError, match="has 1 runs on more than one line"):
+        records.load_runs(campaign)
+
+
 def test_the_table_has_the_documented_columns_also_without_rows(campaign):
     empty = records.load_runs(campaign)
     assert {"run_id", "network", "epoch", "gap"} <= set(records.load_evolution(campaign).columns)

@@ -68,6 +68,8 @@ def test_evaluate_matches_the_definition(tiny_data):
     images = tiny_data.x_test.all()
     twice = [evaluate(network, images, tiny_data.y_test) for _ in range(2)]
     assert twice[0] == twice[1]
+    with pytest.raises(ValueError, match="one label for each image"):
+        evaluate(network, images[:9], tiny_data.y_test)
 
 
 def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(tiny_data):
@@ -137,7 +139,9 @@ def test_what_cannot_be_trained_is_named(tiny_data):
             train(network, tiny_data, TrainConfig(epochs=3))
     network = build_network("MLP", image_size=8)
     with pytest.raises(ValueError, match=r"measure_epochs \[4\] are not within 0..3"):
-        train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=[0, 4])
+        train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=iter([0, 4]))
+    with pytest.raises(ValueError, match=r"measure_epochs=1.5; expected an integer"):
+        train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=[1.5])
 
 
 class Viewing(nn.Module):

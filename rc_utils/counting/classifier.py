@@ -19,7 +19,8 @@ NON_FINITE = -(2**31)
 # Points with which a model is probed, and the shares of the spread of its scores by which they may
 # differ from call to call, and between batches of other sizes, which have other matrix kernels: of
 # the nine networks by some 1e-6.
-NUM_PROBED, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 1e-5, 1e-4
+# Labels tell less than scores: a random one differs at a few points in a hundred.
+NUM_PROBED, NUM_PROBED_LABELS, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 240, 1e-5, 1e-4
 ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
 # What torch, cuDNN and cuBLAS say where memory runs out.
 OUT_OF_MEMORY_WORDS = (
@@ -56,7 +57,7 @@ class Classifier:
         fits = column or (output.ndim == 2 and len(output) == n)
         found = f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points"
         expected = f"scores ({n}, num_classes) or a score or integer label for each, ({n},)"
-        require(fits, f"{found}; expected {expected}")
+        require(fits and not output.is_complex(), f"{found}; expected {expected}")
         if output.is_floating_point():
             require(output.itemsize > 2, f"the model's outputs are {output.dtype}; {ROUNDED}")
             return output.reshape(n, -1)
@@ -181,15 +182,16 @@ def default_chunk(num_features, classifier):
 def probed(classifier, points, batch_size=None):
     """The classifier, after a look at whether it is a function of one point; else ValueError.
 
-    Of `points` (n, *shape) up to a dozen are evaluated twice, in another order, in smaller batches
+    `points` (n, *shape), a dozen or more, are evaluated twice, in another order, in smaller batches
     and two alone; parameters and buffers are compared, and set back where the model has changed
     them. Float32 scores of 16 bits are refused. A batch size of up to 64 is kept here, for models
     that take no other.
     """
     if batch_size is not None:
         batch_size = check_count("batch_size", batch_size, 1)
-    size = NUM_PROBED if batch_size is None or batch_size > 64 else batch_size
-    order = torch.arange(-(-NUM_PROBED // size) * size) % min(len(points), NUM_PROBED)
+    number = max(NUM_PROBED, len(points))
+    size = number if batch_size is None or batch_size > 64 else batch_size
+    order = torch.arange(-(-number // size) * size) % len(points)
     points = points.detach().to(classifier.device, classifier.dtype)
 
     def outputs(order, size):
@@ -248,14 +250,14 @@ def _are_whole(numbers):
 
 
 def _alike(one, other, share):
-    """Whether scores (n, C) differ by no more than a share of what they do between points."""
+    """Whether scores (n, C) differ by no more than a share of what the highest does by point."""
     if one.ndim == 1:
         return (one == other).all()
     # Rounding does not count: 64 float32 roundings of a column's largest number, or of the largest
     # score that wins, from which the label's lead is told no finer.
     finite = np.where(np.isfinite(one), one, 0)
     largest = np.maximum(np.abs(finite).max(0), np.abs(finite.max(1)).max())
-    most = share * np.ptp(finite, axis=0).max() + 64 * np.finfo(np.float32).eps * largest
+    most = share * np.ptp(finite.max(1)) + 64 * np.finfo(np.float32).eps * largest
     one, other = [np.where(np.isfinite(scores), scores, np.nan) for scores in (one, other)]
     return np.isclose(one, other, rtol=0, atol=most, equal_nan=True).all()
 
@@ -267,15 +269,20 @@ def classifier_inside(model, vertices, batch_size=None):
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
     classifier = as_classifier(model, vertices)
     corners = as_tensor(vertices).detach().to(classifier.device, classifier.dtype)
+    require(corners.isfinite().all(), "vertices hold NaN or infinity: remove them")
     return require_sign(probed_inside(classifier, corners, batch_size)), corners
 
 
 def probed_inside(classifier, corners, batch_size=None):
-    """`probed` at a dozen points inside simplices with corners (B, d + 1, *shape)."""
-    simplex = torch.arange(NUM_PROBED) % len(corners)
-    weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), NUM_PROBED)
-    points = points_inside(corners, simplex, torch.from_numpy(weights).to(corners))
-    return probed(classifier, points, batch_size)
+    """`probed` at points inside simplices with corners (B, d + 1, *shape): more of a label."""
+    for number in (NUM_PROBED, NUM_PROBED_LABELS):
+        simplex = torch.arange(number) % len(corners)
+        weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), number)
+        points = points_inside(corners, simplex, torch.from_numpy(weights).to(corners))
+        found = probed(classifier, points, batch_size)
+        if found.outputs.ndim > 1:
+            break
+    return found
 
 
 def require_sign(classifier):
@@ -371,8 +378,11 @@ def scores_at(classifier, corners, simplex, weights):
     output = output.double()
     switched_off = output == -torch.inf
     if switched_off.any():  # far below the other scores
-        finite = classifier.outputs[np.isfinite(classifier.outputs)]
-        output[switched_off] = -1e4 * float(np.abs(finite).max(initial=0) or 1)
+        others = [
+            output[~switched_off].numpy(),
+            classifier.outputs[np.isfinite(classifier.outputs)],
+        ]
+        output[switched_off] = -1e4 * float(np.abs(np.concatenate(others)).max(initial=0) or 1)
     return two_scores(output).numpy()
 
 

@@ -150,6 +150,9 @@ def region_count(
             bar.update(number)
 
         for corners in draw.blocks(classifier.device, classifier.dtype, lattice.num_points):
+            far = np.abs(lattice.coordinates).max() * corners.abs().max()
+            fault = f"points beyond {corners.dtype}: alpha_range or direction_length is too large"
+            require(far.isfinite(), fault)
             if not found:
                 classifier = require_sign(probed_inside(classifier, corners, batch_size))
                 classifier = replace(classifier, tick=tick)

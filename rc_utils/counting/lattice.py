@@ -122,8 +122,8 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     """Number of connected components of equal label in each of B grids.
 
     Args:
-        labels: integers `(B, *grid)` in any number of grid dimensions, -1 for cells outside the
-            domain; a NumPy array, or a torch tensor on any device.
+        labels: integers `(B, *grid)` in any number of grid dimensions, below 0 for cells outside
+            the domain; a NumPy array, or a torch tensor on any device.
         adjacency: which cells are neighbours: "face", "full" or "simplex", as in `make_lattice`.
 
     Returns (B,) int64, of the same kind and on the same device as `labels`. Raises ValueError for
@@ -132,7 +132,7 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     check_name("adjacency", adjacency, ADJACENCIES)
     given = as_tensor(labels)
     fault = f"labels are {given.dtype}; expected integers (argmax of the scores)"
-    require(not given.is_floating_point(), fault)
+    require(not (given.is_floating_point() or given.is_complex()), fault)
     flat = given.cpu().flatten(1).numpy()
     # A lattice of a simplex fills only about 1 / d! of its grid: drop the cells that no grid uses.
     used = np.flatnonzero((flat >= 0).any(0))

@@ -327,7 +327,7 @@ def part_above(polygon: np.ndarray, heights: np.ndarray) -> np.ndarray:
     points = []
     for k in range(len(polygon)):
         before, height = polygon[k - 1], heights[k - 1]
-        if height * heights[k] < 0:
+        if np.sign(height) * np.sign(heights[k]) < 0:  # their product may underflow
             points.append(before + height / (height - heights[k]) * (polygon[k] - before))
         if heights[k] >= 0:
             points.append(polygon[k])

@@ -126,6 +126,7 @@ def as_tensor(values):
     """A tensor of an array, a tensor or a list of numbers."""
     if isinstance(values, torch.Tensor):
         return values
+    require(not np.ma.is_masked(values), "an array has masked entries: leave these out")
     # torch takes no read-only memory and no negative stride.
     return torch.from_numpy(np.require(values, requirements=["C", "W", "E"]))
 

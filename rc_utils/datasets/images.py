@@ -99,8 +99,13 @@ class Dataset:
         return replace(self, **{key: array.to(device) for key, array in held.items()})
 
 
-def slices_of(images, most):
-    """Slices of images (N, *shape): `most` up to 3 x 32 x 32, fewer in proportion if larger."""
+def slices_of(images, most, labels=None):
+    """Slices of images (N, *shape): `most` up to 3 x 32 x 32, fewer in proportion if larger.
+
+    Raises ValueError where there is not a label for each.
+    """
+    fits = labels is None or len(labels) == len(images)
+    require(fits, "there are other numbers of images and labels: give one label for each image")
     size = min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
     return [slice(start, start + size) for start in range(0, len(images), size)]
 

@@ -203,6 +203,8 @@ def checked(arrays, name):
     found = f"y_train has the labels {labels[:9]} for {len(names)} classes"
     in_order = np.array_equal(labels, np.arange(len(names)))
     require(in_order, f"{found}, expected 0, 1, ... without a gap")
+    others = np.setdiff1d(arrays["y_test"], labels)
+    require(not len(others), f"y_test has the labels {others[:9]}, which y_train has not")
     texts = {"source": str(arrays.get("source", name)), "note": str(arrays.get("note", ""))}
     return arrays | texts | {"classes": tuple(map(str, names))}
 

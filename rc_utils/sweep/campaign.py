@@ -128,6 +128,10 @@ class Experiment:
     def __post_init__(self):
         different = sorted(set(self.networks) ^ set(self.seeds_by_network))
         require(not different, f"seeds must list each of its networks once, see {different}")
+        for key, ends in self.ranges.items():
+            require(
+                len(ends) == 2 and 0 < ends[0] <= ends[1], f"ranges.{key} is no [low, high] > 0"
+            )
         lists = {"networks": self.networks}
         lists |= {f"seeds of {label}": values for label, values in self.seeds_by_network.items()}
         lists |= {f"grid.{key}": values for key, values in self.grid.items()}
@@ -284,10 +288,12 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     networks, counts, experiments = {}, {}, {}
     for label, options in given.networks.items():
         others = {key: value for key, value in options.items() if key != "architecture"}
+        require("name" not in others, f"networks.{label}: the key for 'name' is 'architecture'")
         networks[label] = {"name": options.get("architecture", label)} | others
     for label, count in given.counts.items():
         # What a record says of a count does not depend on the default of `region_count`.
-        plane = {} if count.get("dim", 1) == 1 else {"adjacency": "linear"}
+        usual = "linear" if count.get("dim", 1) in (2, 3, 4, 5) else "simplex"
+        plane = {} if count.get("dim", 1) == 1 else {"adjacency": usual}
         counts[label] = {"points": "train"} | plane | count
     for values in given.experiments:
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):

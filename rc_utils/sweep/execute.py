@@ -75,9 +75,6 @@ def sweep(campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), co
     check_count("workers", workers, 0)
     if not scheduler:  # whose workers may have what this machine has not
         check_device(device)
-    # Also those of other experiments, whose networks have the same names.
-    for record, _ in records.find_records(campaign.restricted([]).runs()).values():
-        check_start(record)
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
@@ -144,12 +141,14 @@ def on_dask(todo, job, workers, scheduler):
 def check_values(campaign):
     """Try the counts that the campaign asks for, and the names of all else, before any training.
 
-    Raises ValueError for a wrong name, type or count; the message says where it stands in the file.
-    What a dataset or a network cannot be shows when its first run starts.
+    Raises ValueError for a wrong name, type or count, where the message says where it stands in the
+    file, and for a reader's network that is not as on record. What a dataset or a network cannot be
+    shows when its first run starts.
     """
     for experiment, label, planned in campaign.entries():
         with naming(f"{campaign.name}, experiment {experiment.name!r}, network {label!r}"):
             for name in planned.asked["measures"] + planned.asked["evolution_measures"]:
+                require(name not in records.RUN_COLUMNS, f"measure {name!r}: a column of every run")
                 check_name("measure", name, measures.MEASURES)
             # Keys that name a place on this machine are no part of a run.
             require("name" in planned.spec.dataset, "[dataset] has no 'name'")
@@ -167,7 +166,9 @@ def check_values(campaign):
             check_count("num_samples", settings.get("num_samples", 1), 1)
             region_count(model, points, **settings | {"num_samples": 1})
     with naming(campaign.name):
-        campaign.runs()
+        # Also those of other experiments, whose networks have the same names.
+        for record, _ in records.find_records(campaign.restricted([]).runs()).values():
+            check_start(record)
 
 
 def check_data(todo):

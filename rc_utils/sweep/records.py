@@ -69,15 +69,16 @@ def check_writable():
     probe.unlink()
 
 
-def _trusted(text, where):
-    """The record in a JSON text, or None with a warning where it cannot be trusted."""
+def _trusted(text, where, run_id=None):
+    """The record in a JSON text, of run `run_id`, or None with a warning if it is not to trust."""
     try:
         record = json.loads(text)
         require(record == sealed(record), "its checksum says it was damaged or edited")
         schema = record["schema"]
         require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
         expected = spec_of(record).run_id
-        require(record["run_id"] == expected, f"its settings are those of run {expected}")
+        same = record["run_id"] == expected == (run_id or expected)
+        require(same, f"its settings are those of run {expected}")
         missing = KEYS - record.keys() or RESULTS - record["results"].keys()
         require(not missing, f"it has no {missing}")
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
@@ -90,7 +91,7 @@ def _trusted(text, where):
 def live_record(run_id):
     """The record of a run made on this machine, or None; a corrupt one is named in a warning."""
     path = record_path(run_id)
-    return _trusted(path.read_bytes(), path) if path.exists() else None
+    return _trusted(path.read_bytes(), path, run_id) if path.exists() else None
 
 
 def read_frozen(path, lose_nothing=False):
@@ -102,7 +103,10 @@ def read_frozen(path, lose_nothing=False):
     found = [_trusted(line, f"{path}, line {i}") for i, line in enumerate(lines, 1) if line.strip()]
     lost = f"{path} has damaged lines: restore them, or delete them to make their runs again"
     require(not lose_nothing or None not in found, lost)
-    return {record["run_id"]: record for record in found if record is not None}
+    records = {record["run_id"]: record for record in found if record is not None}
+    twice = len(found) - found.count(None) - len(records)
+    require(not twice, f"{path} has {twice} runs on more than one line: delete all lines but one")
+    return records
 
 
 def find_records(plans, origin=None):

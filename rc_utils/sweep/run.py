@@ -219,6 +219,9 @@ def start_of(spec):
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
     batch = torch.from_numpy(images).float()
     with own_random_state(seed=0), full_precision(), torch.no_grad():
+        for weight in network.parameters():
+            if weight.ndim > 1 and not weight.any():  # which would hide what comes before
+                weight.normal_(std=0.1)
         with evaluation_mode(network):
             scores = network(batch)
         scores = torch.cat([scores, network.train()(batch)])
@@ -236,8 +239,8 @@ def check_start(record):
     require(
         same,
         f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "
-        "its code has changed: give the edited one another name, or delete "
-        f"{records.record_path(spec.run_id)} and the other records of its runs",
+        "its code has changed: give the edited one another name, or delete the records of all its "
+        f"runs, as {records.record_path(spec.run_id)} or a line in runs.jsonl",
     )
 
 

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from rc_utils.checks import require
+from rc_utils.checks import check_count, require
 from rc_utils.counting.classifier import (
     NUM_PROBED,
     NonFiniteScores,
@@ -111,7 +111,8 @@ def train(
     if channels_last:
         layout = training_layout(network, data.x_train, device, config.precision)
         network = network.to(memory_format=layout)
-    outside = [epoch for epoch in measure_epochs if not 0 <= epoch <= config.epochs]
+    measure_epochs = [check_count("measure_epochs", epoch, 0) for epoch in measure_epochs]
+    outside = [epoch for epoch in measure_epochs if epoch > config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     check_outputs(network, data)
     step: Callable[..., Any] = network
@@ -167,7 +168,7 @@ def evaluate(network: torch.nn.Module, x: Images, y: torch.Tensor) -> tuple[floa
     """
     with undisturbed(network, y.device):
         loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
-        for part in slices_of(x, 1000):
+        for part in slices_of(x, 1000, y):
             # A copy, for a network that works on its input in place.
             logits = network(x[part].clone()).float()
             loss += F.cross_entropy(logits, y[part], reduction="sum")
