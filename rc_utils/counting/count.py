@@ -150,7 +150,7 @@ def region_count(
             bar.update(number)
 
         for corners in draw.blocks(classifier.device, classifier.dtype, lattice.num_points):
-            far = np.abs(lattice.coordinates).max() * corners.abs().max()
+            far = corners.abs().max() * float(np.abs(lattice.coordinates).max())
             fault = f"points beyond {corners.dtype}: alpha_range or direction_length is too large"
             require(far.isfinite(), fault)
             if not found:
