@@ -184,7 +184,8 @@ def partial_correlation(
     """
     model, _ = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0))
     design = model.exog
-    require(model.fit().ssr < 1e-9, f"{formula!r} has no intercept, which a correlation needs")
+    constant = design @ np.linalg.lstsq(design, np.ones(len(design)), rcond=None)[0]
+    require(np.allclose(constant, 1), f"{formula!r} has no intercept, which a correlation needs")
     left = []
     for values in map(_scaled, _rows(rows[x], rows[y], units)[:2]):
         residuals = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
