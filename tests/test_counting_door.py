@@ -125,7 +125,7 @@ def five_classes(x):
 
 
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
-ROUNDS = "all scores of Net|of its batch"  # which may turn a last bit, and so a rounding
+ROUNDS = "half precision|of its batch"  # which may turn a last bit, and so a rounding
 # What it is, and the words with which it is refused.
 BAD = {
     "dropout left on": (through(dropout), "at every call"),
@@ -146,6 +146,11 @@ BAD = {
     "bfloat16 inside": (through(after=lambda m, z: z.bfloat16()), "outputs are torch.bfloat16"),
     "bfloat16 between": (through(after=lambda m, z: z.bfloat16().float()), ROUNDS),
     "half between": (through(after=lambda m, z: z.half().float()), ROUNDS),
+    "bfloat16 before a head": (through(lambda m, h: h.bfloat16().float() / 1.7), ROUNDS),
+    "half as arrays": (
+        lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2").astype("f4"),
+        "all scores of the model",
+    ),
     "half an array": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2"), "float16"),
     "half": (lambda seed: Net(seed).half(), r"in {torch.float16}"),
     "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "of probabilities"),

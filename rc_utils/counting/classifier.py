@@ -9,6 +9,8 @@ import numpy as np
 import pandas
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from rc_utils.checks import check_count, require
 from rc_utils.counting.evaluation import undisturbed
@@ -199,7 +201,7 @@ def probed(classifier, points, batch_size=None):
         how = (lambda start, stop: chosen[start:stop], len(order), torch.Tensor.cpu)
         return read_outputs(in_batches, *how).numpy()
 
-    module = classifier.module
+    module, watch = classifier.module, HalfPrecision()
     state = [] if module is None else [*module.parameters(), *module.buffers()]
     before = [tensor.detach().clone() for tensor in state]
     # In one call, since each call of `read_outputs` begins in the same random state.
@@ -209,6 +211,8 @@ def probed(classifier, points, batch_size=None):
         # A model that takes no smaller batch says so where it gets one.
         with contextlib.suppress(Exception):
             others.append(outputs(some, fewer))
+    with contextlib.suppress(Exception), watch:  # some compiled models cannot be watched
+        outputs(order, size)
     changed = False
     for tensor, old in zip(state, before, strict=True):
         if not torch.equal(tensor.nan_to_num(), old.nan_to_num()):
@@ -227,9 +231,24 @@ def probed(classifier, points, batch_size=None):
         "training mode (give the module itself), a batch norm without running statistics, dynamic "
         "quantisation, or operations along the first axis?",
     )
+    fault = f"{name} computes in half precision, as by autocast inside"
+    require(not watch.found, f"{fault}; {ROUNDED}")
     if first.ndim == 2:
         _require_digits(points.cpu().numpy(), first, name)
     return dataclasses.replace(classifier, batch_size=batch_size, outputs=first)
+
+
+class HalfPrecision(TorchDispatchMode):
+    """Notes whether an operation inside the block gives numbers of 16 bits or fewer."""
+
+    found = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        output = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(output):
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                self.found = self.found or tensor.itemsize < 4
+        return output
 
 
 def _require_digits(points, scores, name):
