@@ -184,10 +184,10 @@ def default_chunk(num_features, classifier):
 def probed(classifier, points, batch_size=None):
     """The classifier, after a look at whether it is a function of one point; else ValueError.
 
-    `points` (n, *shape), a dozen or more, are evaluated twice, in another order, in smaller batches
-    and two alone; parameters and buffers are compared, and set back where the model has changed
-    them. Float32 scores of 16 bits are refused. A batch size of up to 64 is kept here, for models
-    that take no other.
+    `points` (n, *shape), in turn where they are fewer than a dozen, are evaluated twice, in another
+    order, in smaller batches, two alone, and once with an eye on half precision. Parameters and
+    buffers are compared, and set back where the model has changed them. A batch size of up to 64 is
+    kept here, for models that take no other.
     """
     if batch_size is not None:
         batch_size = check_count("batch_size", batch_size, 1)
