@@ -108,11 +108,12 @@ def _try(plan, x0, x1, rows):
         kept = [tuple(x.shape[1:]) if isinstance(x, torch.Tensor) else x for x in leaves]
         found.append((size, kept))
         _forget(step, part)
-    _require_same_scores(part.values[plan.output], plan.network(points))
+    require_same_scores(part.values[plan.output], plan.network(points))
     return found
 
 
-def _require_same_scores(found, expected):
+def require_same_scores(found, expected):
+    """Raise ValueError where the scores of a plan are not those of its network."""
     single = isinstance(found, torch.Tensor)
     refuse_unless(single, "it", "returns several values; expected one tensor")
     real = found.is_floating_point()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from rc_exact.plan import make_plan
-from rc_exact.propagation import propagate, rehearse, run_rows
+from rc_exact.propagation import propagate, rehearse, require_same_scores, run_rows
 from rc_exact.trees import is_tree_model, tree_pieces
 from rc_utils.checks import check_count, require
 from rc_utils.counting.classifier import (
@@ -29,6 +29,7 @@ BEND_TOLERANCE = 1e-13
 COARSE = 64
 FINEST = 64 * 128
 NARROW = FINEST // 2048
+NUM_COMPARED = 401  # places at which the solved scores are held against the network's
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +123,11 @@ def _network_segment(network, x0, x1, prune, max_bytes):
             regions = _solve_suspicious_parts(plan, x0, x1, most_rows)
             return _segment(*regions, num_linear_regions=None)
         alphas, scores = _solve(plan, x0, x1, most_rows)
+        places = np.linspace(0, 1, NUM_COMPARED)
+        solved = np.stack([np.interp(places, alphas, column) for column in scores.T], axis=1)
+        a = torch.from_numpy(places).to(x0.device).view(-1, *(1,) * x0.ndim)
+        found = two_scores(run_rows(plan, (1 - a) * x0 + a * x1, most_rows)).cpu()
+        require_same_scores(torch.from_numpy(solved), found)
     pieces = count_linear_pieces(alphas, scores)
     return _segment(*label_changes(alphas, scores), num_linear_regions=pieces)
 

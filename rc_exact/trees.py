@@ -6,11 +6,12 @@ from rc_utils.checks import require
 
 
 def is_tree_model(model):
-    """Whether `model` is a scikit-learn tree, or an ensemble of trees that average their votes."""
+    """Whether `model` is a tree of scikit-learn itself, or such an ensemble that averages votes."""
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
     from sklearn.tree import DecisionTreeClassifier
 
-    return isinstance(model, DecisionTreeClassifier | RandomForestClassifier | ExtraTreesClassifier)
+    # A subclass may predict otherwise.
+    return type(model) in (DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier)
 
 
 def tree_pieces(model, x0, x1, tolerance):

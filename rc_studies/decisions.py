@@ -27,7 +27,8 @@ def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
     found = {COUNT: [log_count], PLAIN: [np.exp(log_count)]}
     for column, name in RIVALS.items():
         values = runs.get(column, pd.Series(np.nan, runs.index)).to_numpy(float)
-        if np.isfinite(values).all() and np.ptp(values) > 0:
+        within = pd.Series(values).groupby(runs["network"].to_numpy()).agg(np.ptp)
+        if np.isfinite(values).all() and within.min() > 0:
             found[name] = [values, np.log(values)] if (values > 0).all() else [values]
     return found
 

@@ -167,6 +167,8 @@ def intervals(
     color: one, or one per row, which the names get as well.
     """
     colors = [color] * len(found) if isinstance(color, str) else color
+    there = [label.get_text() for label in ax.get_yticklabels()] if ax.has_data() else list(found)
+    require(there == list(found), f"the axis has rows {there}, and {list(found)} are to be drawn")
     names = ax.set_yticks(range(len(found)), found)
     for row, (estimate, own) in enumerate(zip(found.values(), colors, strict=True)):
         ax.plot([estimate.low, estimate.high], [row + shift] * 2, color=own, linewidth=2)

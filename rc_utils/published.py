@@ -156,7 +156,8 @@ def correlation_result(
         return
     detail = f"Pearson over {len(rows)} networks and settings"
     detail += f", {int(rows['interpolates'].sum())} of them interpolate"
-    if diverged := len(runs) - len(finished(runs)):
+    once = runs.drop_duplicates("run_id") if "run_id" in runs else runs
+    if diverged := len(once) - len(finished(once)):
         detail += f", diverged runs: {diverged}"
     group, _, network = id_.partition("/")
     # Where all fit alike, test accuracy repeats the gap with its sign turned.
@@ -218,7 +219,7 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
         number, follows = theirs.get(id_, math.nan), ""
         if entry.value and not math.isnan(number):
             decimals = len(entry.value.partition(".")[2])
-            difference = abs(round(number, decimals)) - abs(float(entry.value))
+            difference = round(number, decimals) - float(entry.value)
             follows = "yes" if abs(difference) < 1e-9 else "no"
         for result in by_id.get(id_) or [Result(id_, "", math.nan)]:
             label, why = verdict(entry, result.value, result.low, result.high)

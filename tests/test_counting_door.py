@@ -133,7 +133,7 @@ BAD = {
     "traced in training mode": (lambda seed: traced_in_training(seed), "at every call"),
     "dropout beside a class that is off": (through(dropout, with_classes_off), "at every call"),
     "dropout, off in parts": (through(dropout, with_a_class_off_in_parts), "at every call"),
-    "labels that flip": (labels_that_flip, "at every call"),
+    "labels that flip": (labels_that_flip, "at every call|of its batch"),
     "complex": (lambda seed: lambda x: numpy_scores(Net(seed))(x) * 1j, "complex64 of shape"),
     "masked": (lambda seed: lambda x: np.ma.masked_less(numpy_scores(Net(seed))(x), 0), "masked"),
     "a mean over the batch": (through(lambda m, h: h - h.mean(0)), "depends on the other points"),

@@ -306,3 +306,38 @@ def test_piecewise_linear_networks(names, seed, monkeypatch):
             clear = np.abs(scores[:, 0] - scores[:, 1]) > 1e-9
             found = exact.labels[np.searchsorted(exact.boundaries, alphas)]
             assert (found == scores.argmax(1))[clear].all()
+
+
+class Aliased(torch.nn.Module):
+    """A spike of half a tenth of the segment, added to a tensor that has another name too."""
+
+    def forward(self, x):
+        x = x.flatten(1) + 0
+        other = x
+        x += -100 * torch.relu(0.05 - torch.abs(x - 0.3))
+        return torch.stack([other[:, 0], 0 * x[:, 0] + 0.1], 1)
+
+
+class Truncating(torch.nn.Module):
+    def forward(self, x):
+        return torch.stack([x[:, 0], x.sum(1, dtype=torch.int64) * 1.0], 1)
+
+
+class Overridden(RandomForestClassifier):
+    def predict(self, x):
+        return x[:, 0] > 0
+
+
+@pytest.mark.parametrize(("network", "words"), [
+    (Aliased(), "gives other scores"),
+    (Truncating(), "changes the type of numbers"),
+])  # fmt: skip
+def test_a_network_that_is_not_what_was_traced_between_the_ends_is_refused(network, words):
+    with pytest.raises(ValueError, match=words):
+        exact_segment(network, np.array([-1.0]), np.array([1.0]))
+
+
+def test_a_forest_with_a_prediction_of_its_own_is_refused():
+    model = Overridden(3).fit(np.eye(2), [0, 1])
+    with pytest.raises(TypeError, match="model is a Overridden"):
+        exact_segment(model, np.zeros(2), np.ones(2))
