@@ -249,9 +249,9 @@ def _function_step(node, where, depends):
         refuse_unless(not rounds, where, "rounds, which is not piecewise linear")
         return "affine", call, ()
     known = AFFINE_METHODS if method else AFFINE_FUNCTIONS
+    refuse_unless(node.target in known, where, NOT_PIECEWISE_LINEAR)
     rounds = node.kwargs.get("dtype", torch.float64) is not torch.float64
     refuse_unless(not rounds, where, "changes the type of numbers, which may round them")
-    refuse_unless(node.target in known, where, NOT_PIECEWISE_LINEAR)
     return "reshape" if node.target in RESHAPING else "affine", call, ()
 
 

@@ -80,7 +80,7 @@ def reliabilities(study, runs):
 
 
 def decide(estimates, bar):
-    """Supports: each of two intervals or more lies above the bar; refutes: below it; else neither.
+    """Supports: all of two or more intervals lie above the bar; refutes: all below; else neither.
 
     estimates: (value, low, high) of each network.
     """

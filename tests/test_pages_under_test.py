@@ -136,3 +136,11 @@ def test_a_rival_passes_where_the_gap_follows_it_as_across_settings():
     assert found["passes"].to_dict() == {COUNT: True, "output margin": False}
     assert found.loc[COUNT, "ratio"].value == pytest.approx(0.7625)
     assert found.loc["output margin", "ratio"].value == pytest.approx(-0.7625)
+
+
+def test_a_rival_that_is_constant_within_a_network_is_none():
+    runs = pd.DataFrame({"network": ["a", "a", "b", "b"], COUNT: [0.1, 0.2, 0.3, 0.4]})
+    runs = runs.assign(num_parameters=[7, 7, 9, 9], margin=[1.0, 2.0, 3.0, 4.0])
+    found = decisions.forms(runs)
+    assert "output margin" in found
+    assert "parameters" not in found

@@ -149,6 +149,15 @@ def test_a_number_that_the_paper_prints_twice_is_counted_once():
 
     ids = ["main/ResNet18", "test-accuracy/ResNet18"]
     assert "9 of them interpolate, diverged runs: 1" in card().loc[ids[0], "why"]
+    again = pd.concat([runs, runs.assign(experiment="another")])  # which asks for the same runs
+    assert "diverged runs: 1" in next(correlation_result(ids[0], "made", again, "gap")).detail
     assert card().loc[ids, "counted"].tolist() == [True, False]
     runs.loc[1, "test_accuracy"] -= 0.5
     assert card().loc[ids, "counted"].tolist() == [True, True]
+
+
+def test_a_number_of_the_other_sign_does_not_follow(monkeypatch):
+    theirs = tables.authors_results()
+    assert scorecard().set_index("id").loc["main/ResNet18", "follows"] == "yes"
+    monkeypatch.setattr(tables, "authors_results", lambda: -theirs)
+    assert scorecard().set_index("id").loc["main/ResNet18", "follows"] == "no"

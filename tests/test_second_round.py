@@ -87,3 +87,11 @@ def test_a_lead_over_a_rival_without_correlation_has_an_interval_that_holds_the_
         _, low, high = rules.difference_of_correlations(count, rival, gap, 500, rng)
         held += low <= 0.4 <= high
     assert held > 0.9 * 300
+
+
+def test_support_takes_two_networks():
+    above, below = (0.5, 0.3, 0.7), (0.0, -0.1, 0.1)
+    assert rules.decide([above, above], 0.2) == "supports"
+    assert rules.decide([below, below], 0.2) == "refutes"
+    for estimates in ([above], [below], [above, below]):
+        assert rules.decide(estimates, 0.2) == "inconclusive"

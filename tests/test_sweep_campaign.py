@@ -81,7 +81,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"its networks once, see \['small'\]"),
     (["experiments", 0, "evolution_counts"], ["main"], "needs evolution_epochs or"),
     (["networks", "small", "name"], "VGG19", r"networks.small: the key for 'name' is 'archit"),
-    (["experiments", 0, "measures"], ["gap"], "measure 'gap': a column of every run"),
+    (["experiments", 0, "measures"], ["gap"], "measure 'gap' has the name of a column"),
     # Values out of range.
     (["experiments", 0, "ranges"], {"weight_decay": [0.1, 0.0]}, r"ranges.weight_decay is no"),
     (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),

@@ -68,7 +68,7 @@ def test_evaluate_matches_the_definition(tiny_data):
     images = tiny_data.x_test.all()
     twice = [evaluate(network, images, tiny_data.y_test) for _ in range(2)]
     assert twice[0] == twice[1]
-    with pytest.raises(ValueError, match="one label for each image"):
+    with pytest.raises(ValueError, match="labels for 9 images: give one for each"):
         evaluate(network, images[:9], tiny_data.y_test)
 
 

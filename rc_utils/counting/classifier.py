@@ -184,8 +184,8 @@ def default_chunk(num_features, classifier):
 def probed(classifier, points, batch_size=None):
     """The classifier, after a look at whether it is a function of one point; else ValueError.
 
-    `points` (n, *shape), in turn where they are fewer than a dozen, are evaluated twice, in another
-    order, in smaller batches, two alone, and once with an eye on half precision. Parameters and
+    `points` (n, *shape), repeated up to a dozen, are evaluated twice, in another order, in smaller
+    batches, two alone, and once while operations in half precision are looked for. Parameters and
     buffers are compared, and set back where the model has changed them. A batch size of up to 64 is
     kept here, for models that take no other.
     """
@@ -293,7 +293,7 @@ def classifier_inside(model, vertices, batch_size=None):
 
 
 def probed_inside(classifier, corners, batch_size=None):
-    """`probed` at points inside simplices with corners (B, d + 1, *shape): more of a label."""
+    """`probed` inside simplices with corners (B, d + 1, *shape), at more points for labels."""
     for number in (NUM_PROBED, NUM_PROBED_LABELS):
         simplex = torch.arange(number) % len(corners)
         weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), number)
@@ -397,11 +397,9 @@ def scores_at(classifier, corners, simplex, weights):
     output = output.double()
     switched_off = output == -torch.inf
     if switched_off.any():  # far below the other scores
-        others = [
-            output[~switched_off].numpy(),
-            classifier.outputs[np.isfinite(classifier.outputs)],
-        ]
-        output[switched_off] = -1e4 * float(np.abs(np.concatenate(others)).max(initial=0) or 1)
+        probed_scores = classifier.outputs[np.isfinite(classifier.outputs)]
+        others = np.append(output[~switched_off].numpy(), probed_scores)
+        output[switched_off] = -1e4 * float(np.abs(others).max(initial=0) or 1)
     return two_scores(output).numpy()
 
 

@@ -102,10 +102,11 @@ class Dataset:
 def slices_of(images, most, labels=None):
     """Slices of images (N, *shape): `most` up to 3 x 32 x 32, fewer in proportion if larger.
 
-    Raises ValueError where there is not a label for each.
+    Raises ValueError for labels, if given, that are fewer or more than the images.
     """
-    fits = labels is None or len(labels) == len(images)
-    require(fits, "there are other numbers of images and labels: give one label for each image")
+    if labels is not None:
+        found = f"{len(labels)} labels for {len(images)} images"
+        require(len(labels) == len(images), f"{found}: give one for each")
     size = min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
     return [slice(start, start + size) for start in range(0, len(images), size)]
 

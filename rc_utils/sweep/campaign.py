@@ -129,9 +129,8 @@ class Experiment:
         different = sorted(set(self.networks) ^ set(self.seeds_by_network))
         require(not different, f"seeds must list each of its networks once, see {different}")
         for key, ends in self.ranges.items():
-            require(
-                len(ends) == 2 and 0 < ends[0] <= ends[1], f"ranges.{key} is no [low, high] > 0"
-            )
+            fits = len(ends) == 2 and 0 < ends[0] <= ends[1]
+            require(fits, f"ranges.{key} is no [low, high] above 0")
         lists = {"networks": self.networks}
         lists |= {f"seeds of {label}": values for label, values in self.seeds_by_network.items()}
         lists |= {f"grid.{key}": values for key, values in self.grid.items()}

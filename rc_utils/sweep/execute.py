@@ -148,7 +148,8 @@ def check_values(campaign):
     for experiment, label, planned in campaign.entries():
         with naming(f"{campaign.name}, experiment {experiment.name!r}, network {label!r}"):
             for name in planned.asked["measures"] + planned.asked["evolution_measures"]:
-                require(name not in records.RUN_COLUMNS, f"measure {name!r}: a column of every run")
+                taken = f"measure {name!r} has the name of a column of every run: give it another"
+                require(name not in records.RUN_COLUMNS, taken)
                 check_name("measure", name, measures.MEASURES)
             # Keys that name a place on this machine are no part of a run.
             require("name" in planned.spec.dataset, "[dataset] has no 'name'")

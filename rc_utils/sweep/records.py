@@ -70,14 +70,14 @@ def check_writable():
 
 
 def _trusted(text, where, run_id=None):
-    """The record in a JSON text, of run `run_id`, or None with a warning if it is not to trust."""
+    """The record in a JSON text, None with a warning where it is not whole or of another run."""
     try:
         record = json.loads(text)
         require(record == sealed(record), "its checksum says it was damaged or edited")
         schema = record["schema"]
         require(schema == SCHEMA, f"it has schema {schema}, this version reads {SCHEMA}")
         expected = spec_of(record).run_id
-        same = record["run_id"] == expected == (run_id or expected)
+        same = record["run_id"] == expected and run_id in (None, expected)
         require(same, f"its settings are those of run {expected}")
         missing = KEYS - record.keys() or RESULTS - record["results"].keys()
         require(not missing, f"it has no {missing}")
