@@ -21,7 +21,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
-from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from rc_utils.checks import check_keys, require
 from rc_utils.correlation import Estimate, correlate, distinct_settings
@@ -167,10 +167,6 @@ def intervals(
     color: one, or one per row, which the names get as well.
     """
     colors = [color] * len(found) if isinstance(color, str) else color
-    if isinstance(ax.yaxis.get_major_locator(), FixedLocator):  # rows of an earlier call
-        there = [label.get_text() for label in ax.get_yticklabels()]
-        fault = f"the axis has the rows {there}, and {list(found)} are to be drawn"
-        require(there == list(found), f"{fault}: give both in one order")
     names = ax.set_yticks(range(len(found)), found)
     for row, (estimate, own) in enumerate(zip(found.values(), colors, strict=True)):
         ax.plot([estimate.low, estimate.high], [row + shift] * 2, color=own, linewidth=2)

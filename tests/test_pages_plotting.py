@@ -116,12 +116,3 @@ def test_a_wide_table_has_cells_that_name_their_column_and_a_class_of_its_own():
     assert ('class="dataframe rc"' in shown[1], 'class="dataframe rc"' in named[0]) == (True, True)
     assert '<td data-label="0">9</td>' in named[0]
     assert named[1] == plotting._table(narrow.T)
-
-
-def test_a_second_call_has_the_rows_of_the_first():
-    ax = plt.subplots()[1]
-    ax.axvline(0)
-    for shift in (0.0, 0.2):
-        plotting.intervals(ax, {"a": Estimate(1.0), "b": Estimate(2.0)}, shift=shift)
-    with pytest.raises(ValueError, match=r"has the rows \['a', 'b'\], and \['b', 'a'\]"):
-        plotting.intervals(ax, {"b": Estimate(2.0), "a": Estimate(1.0)})
