@@ -112,7 +112,8 @@ def ledger(name):
 
 def provenance(records):
     """Where and when the records were made, and what that took; campaigns may share records."""
-    records = list({record["run_id"]: record for record in records}.values())
+    # One run may have been trained twice, on two machines.
+    records = list({(r["run_id"], r["provenance"]["started"]): r for r in records}.values())
     made = [record["provenance"] for record in records]
     seconds = sum(p["seconds_train"] for p in made)
     seconds += sum(count["seconds"] for record in records for count in record["counts"])

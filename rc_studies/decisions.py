@@ -231,10 +231,11 @@ def decide_axis(share: Estimate) -> str:
     return decision(share.high < 0.5, share.low > 0.5)
 
 
-def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def looks(runs: pd.DataFrame, count: str = "main") -> dict[str, pd.DataFrame]:
     """The runs of study-independent when the loss first fell below 0.01, and at their end.
 
-    `updates` are the steps so far. In "equal loss" there are no runs whose loss never fell so low.
+    `updates` are the steps so far. In "equal loss" there are no runs whose loss never fell so low;
+    its log(count) is of the count of that name.
     """
     n_train = load_campaign("study-independent").dataset["n_train"]
     end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])
@@ -244,7 +245,7 @@ def looks(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     updates = np.ceil(n_train / points["batch_size"]) * points["epoch"]
     known = runs.set_index("run_id")["interpolates"]
     reached = points.assign(updates=updates, interpolates=points["run_id"].map(known))
-    return {"equal loss": reached.assign(**{COUNT: np.log(reached["count_main"])}), "end": end}
+    return {"equal loss": reached.assign(**{COUNT: np.log(reached[f"count_{count}"])}), "end": end}
 
 
 def partial_correlations(

@@ -16,13 +16,13 @@ The smallest effects of interest were fixed for each kind of statement, not for 
 | slope | 0.05 regions per doubling | some 0.15 regions over the tenfold range of rates here |
 | gap or accuracy | 0.01 | one image in a hundred |
 | logarithm of a ratio | 0.1 | ten percent |
-| relative change | 0 | the statement says that a function does not increase, or never falls |
+| relative change | 0 | the statement says that a function is not increasing, or never falls |
 | bound | ratio at most 1 | a bound holds or does not |
 
-The rule was made on 23 November 2026, when the results of this book were known and before any study
-of the protocol was looked at. A statement that an argument settles is not measured and counts among
-no verdicts: **proved** where its page gives a proof and no case exceeds it, **refuted by argument**
-where its page computes a counterexample.
+The rule was made on 23 November 2026 (*or never falls* on the 25th), when the results of this book
+were known and before any study of the protocol was looked at. A statement that an argument settles
+is not measured and counts among no verdicts: **proved** where its page gives a proof and no case
+exceeds it, **refuted by argument** where its page computes a counterexample.
 """
 
 import dataclasses
@@ -50,11 +50,12 @@ RESULTS = "RC_BOOK_RESULTS"
 def statements() -> pd.DataFrame:
     """Statements and numbers of the papers, one row each, indexed by id: published.csv.
 
-    Rows are in the order of the paper; v1 is the first version of the region-count paper and v3 its
-    third. Where both print a table the numbers are the same unless the table says otherwise. `kind`
-    says what is measured and `side` ("above", "below", "within", "outside") with `smallest` what is
-    claimed of it. `value` is the number as it is printed (percents as shares), empty where only
-    words were, and `page` the notebook that tests it.
+    Rows are by paper and subject; v1 is the first version of the region-count paper and v3 its
+    third. Where both print a table the numbers are the same unless the table says otherwise. What
+    has "repaired" in its `source` is a statement of this book's. `kind` says what is measured and
+    `side` ("above", "below", "within", "outside") with `smallest` what is claimed of it. `value` is
+    the number as it is printed (percents as shares), of a change the difference of two printed
+    numbers, empty where only words were, and `page` the notebook that tests it.
     """
     path = pathlib.Path(__file__).with_name("published.csv")
     table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col="id")
@@ -129,8 +130,8 @@ class Result:
 
     `low` and `high` bound `value`, `n` counts what the value rests on (settings unless `detail`
     says otherwise). A NaN `value` with a `detail` says why there is none. `same_as` is the id of
-    the statement whose result this one repeats, a number that the paper prints twice; it counts as
-    no verdict where that result is there and has the same number over as many settings.
+    the statement whose result this one repeats, since here both are measured alike; it counts as no
+    verdict where that result is there and has the same number over as many settings.
     """
 
     id: str
@@ -203,7 +204,7 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
     Columns, texts ready to print: id, where, campaign, claim, published, authors (the number of the
     authors' records), follows ("yes" where that rounds to the printed one, "no", or ""), ours, n,
     verdict, why, detail, counted (whether it is a verdict on a result that repeats no other). Rows
-    are in the order of the paper, without "study/...". Raises ValueError for another unknown id.
+    are in the order of `statements`, without "study/...". Raises ValueError for another unknown id.
     """
     by_id: dict[str, list[Result]] = {}
     for result in results:

@@ -34,6 +34,7 @@ WHY_NONE = {
     "grid-size": "the files do not vary the grid",
     "sample-size": "the files do not vary the number of segments",
     "range": "the files do not vary the range",
+    "motivation": "a statement about one function",
     "evolution": "the files hold accuracies of the last epoch only",
     "theory": "a statement about other networks",
     "safran": "another paper",
@@ -181,6 +182,9 @@ def _bias_rows(runs):
                 quantity = f"change of count per doubling, {words}"
                 found = change_per_doubling(part, factor)
                 yield row(f"bias/{name}/{network}", quantity, found, part)
+    three = runs[runs["experiment"] == "basic"]
+    found = change_per_doubling(three, "batch_size", "test_accuracy")
+    yield row("bias/accuracy", "change of test accuracy per doubling, nine settings", found, three)
 
 
 def _augmentation_rows(runs):
@@ -226,6 +230,10 @@ def full_size_rows(runs):
         words = "change of count, weight decay from 1e-7 to 1e-5"
         change = mean(counts[1e-5] - counts[1e-7])
         yield row(f"full-size/weight-decay/{network}", words, change, part)
+        part = part.assign(group=part.groupby(COMBINATION).ngroup().astype(str))
+        found = partial_correlation(part, "log_count", "gap", "C(group)", part["setting"])
+        words = "correlation of log count and gap, same setting, other seed"
+        yield row(f"full-size/seeds/{network}", words, found, part)
     # The count before training tells the seeds of four networks apart; for the others it is 1.
     four = basic[basic.groupby("network")["R0"].transform("nunique") >= 3]
     for id_, words, part, keys in (
