@@ -285,7 +285,8 @@ def _class_legend(ax, colours, class_names, left):
     patches = []
     for label, colour in colours.items():
         if label >= 0:
-            name = f"class {label}" if class_names is None else class_names[label]
+            known = class_names is not None and label < len(class_names)
+            name = class_names[label] if known else f"class {label}"
             patches.append(Patch(color=colour, label=name))
     ax.legend(handles=patches, loc="center left", bbox_to_anchor=(left, 0.5), title="predicted")
 

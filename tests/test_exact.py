@@ -8,6 +8,7 @@ import torch
 from conftest import FUZZ
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
@@ -17,6 +18,7 @@ from rc_exact import propagation
 from rc_exact.plan import make_plan
 from rc_exact.propagation import propagate, rehearse
 from rc_exact.segment import exact_segment
+from rc_utils.counting import region_count, sample_vertices
 from rc_utils.networks import build_network
 
 PIECEWISE_LINEAR = ["ResNet18", "VGG19", "MobileNetV2", "ShuffleNetV2"]
@@ -178,6 +180,16 @@ def test_trees_and_forests_equal_a_grid(seed):
         expected = np.searchsorted(model.classes_, model.predict(line))
         assert (exact.labels[np.searchsorted(exact.boundaries, alphas)] == expected).all()
     assert exact.count <= exact.num_linear_regions
+
+
+def test_a_forest_on_whole_numbers_has_no_regions_of_the_rounding_of_its_features():
+    x, y = load_digits(return_X_y=True)
+    forest = RandomForestClassifier(n_estimators=10, max_depth=8, random_state=0).fit(x, y)
+    segments = sample_vertices(x, num_samples=30, seed=0).numpy()
+    found = [exact_segment(forest, *ends) for ends in segments]
+    assert min(np.diff(exact.boundaries, prepend=0, append=1).min() for exact in found) > 1e-6
+    grids = region_count(forest, x, num_samples=30, resolution=4001).counts
+    assert np.mean([exact.count for exact in found] == grids) > 0.9
 
 
 def test_the_network_is_left_alone():

@@ -179,6 +179,7 @@ def test_user_class_gets_the_arguments_it_names():
     ("ResNet18", {"width": math.nan}, ValueError, r"width=nan.*finite number above 0"),
     ("mine:Net", {"dept": 3}, ValueError, r"'dept'. Did you mean 'depth'"),
     ("mine:make", {}, TypeError, "function whose annotation says"),
+    ("torch.nn:Linear", {"in_features": 3}, ValueError, "asks for out_features; it is given"),
     ("elsewhere:Net", {}, ModuleNotFoundError, "No module named 'elsewhere'"),
     # They are not called.
     ("os:system", {}, TypeError, "expected a class derived from torch.nn.Module, or a function"),

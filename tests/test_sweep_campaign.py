@@ -80,6 +80,8 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "ranges"], {"batch_size": [16, 32]}, r"'batch_size'} in grid is set by"),
     (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"its networks once, see \['small'\]"),
     (["experiments", 0, "evolution_counts"], ["main"], "needs evolution_epochs or"),
+    (["experiments", 0, "evolution_epochs"], [0, 99], r"evolution_epochs \[99\] are beyond the"),
+    (["experiments", 0, "grid", "batch_size"], [], "grid.batch_size is empty"),
     (["networks", "small", "name"], "VGG19", r"networks.small: the key for 'name' is 'archit"),
     (["experiments", 0, "measures"], ["gap"], "measure 'gap' has the name of a column"),
     # Values out of range.

@@ -285,6 +285,30 @@ def test_another_network_under_the_name_of_a_record_is_an_error(
         run.trained_network(next(iter(campaign.runs().values())))
 
 
+class Gated(Own):
+    """A branch that begins at zero, beside a first layer that may be frozen."""
+
+    branch, trains = torch.sin, True
+
+    def __init__(self, num_classes, in_channels, image_size):
+        super().__init__(num_classes, in_channels, image_size)
+        self.layers[1].requires_grad_(self.trains)
+        self.gate = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        hidden = self.layers[:3](x)
+        return self.layers[3](hidden + self.gate * type(self).branch(hidden))
+
+
+@pytest.mark.parametrize(("name", "edit"), [("branch", torch.cos), ("trains", False)])
+def test_an_edit_behind_a_gate_of_zero_or_of_what_is_trained_is_an_error(monkeypatch, name, edit):
+    monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Gated"}})
+    sweep(with_changes(grid=ONE))
+    monkeypatch.setattr(Gated, name, edit)
+    with pytest.raises(ValueError, match="Gated' is not the one that run"):
+        sweep(with_changes(grid=ONE))
+
+
 class OnlyInTraining(torch.nn.ReLU):
     """An edit that shows in training mode alone, as another rate of dropout does."""
 

@@ -93,9 +93,14 @@ def as_classifier(model, points, names=None):
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
     predicts = callable(getattr(model, "predict", None))
+    if isinstance(model, type):
+        raise TypeError(f"model is the class {model.__name__}: make one of it")
     if not predicts and not callable(model):
         expected = "expected a torch module, a scikit-learn classifier or a callable"
-        raise TypeError(f"model is a {type(model).__name__}; {expected}")
+        raise TypeError(f"model is a {type(model).__name__}; {expected}, such as its predict_proba")
+    regresses = any(base.__name__ == "RegressorMixin" for base in type(model).__mro__)
+    advice = "give a function of a batch that says the label"
+    require(not regresses, f"{type(model).__name__} is a regressor: {advice}")
     call = _predict_of(model) if predicts else model
     device = torch.device("cpu") if predicts else device
     takes_arrays = predicts or isinstance(points, np.ndarray)
@@ -311,6 +316,9 @@ def require_sign(classifier):
         found = "the model returns one number per point, whose sign is to be its label: none is < 0"
         advice = "of probabilities give both columns, or logits; return labels as integers"
         require(outputs.max() > 1 and (outputs % 1).any(), f"{found}; {advice}")
+    few = len(np.unique(outputs)) < 3
+    found = "the model returns one whole number per point: return labels as integers"
+    require(few or outputs.shape[1:] != (1,) or (outputs % 1).any(), found)
     return classifier
 
 

@@ -63,6 +63,11 @@ def build_network(
     check_count("seed", seed, 0)
     parameters = check_network(name, **options)
     given = {key: value for key, value in shape.items() if key in parameters}
+    rest = [p for p in parameters.values() if p.name not in given | options]
+    various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    lacking = [p.name for p in rest if p.default is p.empty and p.kind not in various]
+    fault = f"network {name!r} asks for {', '.join(lacking)}; it is given {', '.join(shape)}"
+    require(not lacking, f"{fault} and its options")
     with own_random_state(seed=seed):
         return find_builder(name)(**given, **options)
 

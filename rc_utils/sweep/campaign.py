@@ -137,6 +137,7 @@ class Experiment:
         given = {"seed", *self.ranges} & set(self.grid)
         require(not given, f"{given} in grid is set by seeds or ranges")
         for where, values in lists.items():
+            require(values, f"{where} is empty")
             for i, value in enumerate(values):  # 1 and 1.0 are equal
                 require(value not in values[:i], f"{where} has {value!r} twice")
         # Days of training later it would be too late to see that nothing was looked at.
@@ -245,6 +246,8 @@ class Campaign:
     def _plan(self, experiment, network, setting):
         where = "the training settings (train, grid, ranges)"
         train = settings_from_dict(TrainConfig, self.train | experiment.train | setting, where)
+        late = [epoch for epoch in experiment.evolution_epochs if epoch > train.epochs]
+        require(not late, f"evolution_epochs {late} are beyond the {train.epochs} of the training")
         own = {"seed": train.seed} if experiment.own_draw else {}
         dataset = self.dataset | experiment.dataset | own
         asked = {}

@@ -206,7 +206,9 @@ def plan(campaign, shard=(0, 1)):
     for name, asked in by_experiment.items():
         yield f"  {name}: {len(asked & complete)} of {len(asked)} runs are complete"
     part = "" if shard[1] == 1 else f" in shard {shard[0]}/{shard[1]}"
-    yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}"
+    again = sum(planned.spec.run_id in found for planned in todo)
+    lacks = f", {again} of them again: their records lack a count or a measure" if again else ""
+    yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}{lacks}"
     networks = [canonical_json(planned.spec.network) for planned in todo]
     known = [np.median(seconds[network]) for network in networks if network in seconds]
     if known:

@@ -338,6 +338,8 @@ def campaign_runs(name, experiment="", num_samples=0):
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)
+    none = f"no run of campaign {name!r} has a count 'main', which pages show: let it count one"
+    require(runs["count"].notna().any(), none)
     return runs.reset_index(drop=True)
 
 

@@ -121,7 +121,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     record = {"schema": SCHEMA, "run_id": spec.run_id, "spec": dataclasses.asdict(spec)}
     module = getattr(NETWORKS.get(spec.network["name"]), "__module__", "")
     if not module.startswith("rc_utils."):
-        record["start"] = {"scores": start_of(spec)}
+        record["start"] = start_of(spec)
 
     def taken(network, counts, measures):
         initial = network_of(spec, data).to(data.device).eval() if measures else None
@@ -210,7 +210,10 @@ def _as_json(value):
 
 
 def start_of(spec):
-    """Scores (8, 10 or fewer) of a run's network untrained, which tell whether its code changed."""
+    """What tells whether the code of a run's network has changed, of the untrained network.
+
+    Its scores (8, 10 or fewer), and how many of its parameters are trained.
+    """
     # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
     shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
     data = dataset_of(dataclasses.replace(spec, dataset=shape))
@@ -219,23 +222,30 @@ def start_of(spec):
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
     batch = torch.from_numpy(images).float()
     with own_random_state(seed=0), full_precision(), torch.no_grad():
-        for weight in network.parameters():
-            if weight.ndim > 1 and not weight.any():  # which would hide what comes before
+        for name, weight in network.named_parameters():
+            # Weights of 0 would hide what comes before; biases are mostly 0.
+            if not name.endswith("bias") and not weight.any():
                 weight.normal_(std=0.1)
         with evaluation_mode(network):
             scores = network(batch)
+        fault = f"network {spec.network['name']!r} returns a {type(scores).__name__}: a tensor of "
+        require(isinstance(scores, torch.Tensor), f"{fault}scores (n, num_classes) is expected")
         scores = torch.cat([scores, network.train()(batch)])
-    return scores[:, :10].double().nan_to_num().tolist()
+    trained = sum(weight.numel() for weight in network.parameters() if weight.requires_grad)
+    return {"scores": scores[:, :10].double().nan_to_num().tolist(), "trained": trained}
 
 
 def check_start(record):
     """Raise ValueError where a record is of another network than the one of that name now."""
     if "start" not in record:
         return
-    spec, was = records.spec_of(record), record["start"]["scores"]
+    spec = records.spec_of(record)
     now = start_of(spec)
+    was = now | record["start"]  # records of before have the scores alone
+    one, other = was["scores"], now["scores"]
     # Scores may differ by rounding.
-    same = np.shape(was) == np.shape(now) and np.allclose(was, now, rtol=1e-3, atol=1e-4)
+    same = np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-3, atol=1e-4)
+    same = same and was["trained"] == now["trained"]
     require(
         same,
         f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "

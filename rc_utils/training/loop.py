@@ -217,7 +217,7 @@ def check_outputs(network, data):
     n, classes = len(images), data.num_classes
     found = f"{type(network).__name__} makes an output of shape {shape} of {n} images"
     fits = len(shape) == 2 and shape[0] == n and shape[1] >= classes
-    require(fits, f"{found}; expected ({n}, {classes}), a score for each class")
+    require(fits, f"{found}; expected ({n}, {classes}) or more, a score for each class")
     probed(as_classifier(network, images), images)
 
 
