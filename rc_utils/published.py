@@ -38,6 +38,7 @@ import pandas as pd
 from rc_utils.checks import check_name
 from rc_utils.correlation import correlate_settings, distinct_settings, finished, interval_text
 from rc_utils.paths import project_root, write_atomically
+from rc_utils.sweep.campaign import TRAIN_DEFAULTS
 
 VERDICTS = ("supports", "inconclusive", "contradicts")
 ARGUMENTS = ("proved", "refuted by argument")
@@ -169,6 +170,13 @@ def correlation_result(
     other = f"main/{network}" if is_main else f"architectures/{network}/CIFAR-10"
     numbers = (found.value, found.low, found.high, found.n)
     yield Result(id_, campaign, *numbers, detail, other if repeats else "")
+
+
+def trained_as_published(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs trained as the paper's main ones: SGD with momentum, nothing added to the images."""
+    free = {"lr", "batch_size", "weight_decay", "epochs", "seed", "schedule", "precision"}
+    fixed = [key for key in TRAIN_DEFAULTS if key in runs and key not in free]
+    return runs[(runs[fixed] == pd.Series(TRAIN_DEFAULTS)[fixed]).all(axis=1)]
 
 
 def keep_results(results: Iterable[Result]) -> None:

@@ -71,7 +71,7 @@ def commands(block):
 def check_sweep(words):
     options = sweep._parser().parse_args(words)
     known = campaign.list_campaigns()
-    assert pathlib.Path(options.campaign).name in [*known, "mine"], options.campaign
+    assert pathlib.Path(options.campaign).name in [*known, "copy", "mine"], options.campaign
     if options.experiment:
         campaign.load_campaign(options.campaign).restricted(options.experiment)
 
@@ -165,7 +165,8 @@ def reader(tmp_path, monkeypatch):
     monkeypatch.setenv("RC_CAMPAIGNS", str(tmp_path / "campaigns"))
     monkeypatch.setattr(measures, "MEASURES", measures.MEASURES | {})
     yield tmp_path
-    sys.modules.pop("my_module", None)
+    for name in ("my_models", "my_module"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

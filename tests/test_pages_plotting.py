@@ -98,7 +98,8 @@ def test_each_class_of_a_picture_has_a_colour_of_its_own():
 
 def test_segment_strip_shows_runs_of_labels_and_their_number():
     labels = np.array([[0, 0, 1, 1, 0], [2, 2, 2, 2, 2]])
-    ax = plotting.segment_strip(labels, class_names=["cat", "dog", "ship"])
+    ax = plotting.segment_strip(labels, class_names=["cat", "dog"])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["cat", "dog", "class 2"]
     assert len(ax.patches) == 4
     assert [text.get_text().strip() for text in ax.texts] == ["3", "1"]
     assert [patch.get_x() for patch in ax.patches] == pytest.approx([0, 0.375, 0.875, 0])

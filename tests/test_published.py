@@ -18,6 +18,12 @@ def statement(kind="correlation", side="above", smallest=0.5, value=""):
     return pd.Series({"kind": kind, "side": side, "value": value, "smallest": smallest})
 
 
+def test_runs_of_another_training_are_not_held_against_the_main_ones():
+    runs = pd.DataFrame({"optimizer": ["sgd", "sgd", "adam"], "mixup_alpha": [0, 1, 0], "lr": 0.3})
+    assert tables.trained_as_published(runs).index.tolist() == [0]
+    assert len(tables.trained_as_published(runs[["lr"]])) == 3
+
+
 def test_tables_sum_to_what_is_printed():
     # Sums of the columns as the texts print them: a slip in any one number shows.
     values = pd.to_numeric(tables.statements()["value"])

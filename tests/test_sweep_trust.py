@@ -146,6 +146,15 @@ def test_experiments_alike_have_equal_settings_however_the_file_writes_them(tmp_
         assert f"image_size 8, label_noise {noises}\n" in records.describe_runs(runs)
 
 
+def test_a_campaign_whose_runs_have_no_main_count_is_named(campaign, monkeypatch):
+    write_all(campaign)
+    runs = records.load_runs(campaign).assign(count=np.nan)
+    monkeypatch.setattr(records, "load_campaign", lambda _: campaign)
+    monkeypatch.setattr(records, "load_runs", lambda *_, **__: runs)
+    with pytest.raises(ValueError, match="no run of campaign 't' has a count 'main'"):
+        records.campaign_runs("t")
+
+
 def test_freezing_a_part_keeps_the_records_of_the_rest(campaign):
     assert records.freeze(campaign)[1] == 0
     write_all(campaign)
