@@ -124,10 +124,6 @@ def five_classes(x):
     return np.eye(5)[(np.floor(3 * x[:, 0]) % 5).astype(int)]
 
 
-def three_floats(seed):
-    return lambda x: np.arange(len(x)) % 3 - 1.0
-
-
 REGRESSOR = RandomForestRegressor(2).fit(np.eye(2), [-1, 1])
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
 ROUNDS = "half precision|of its batch"  # which may turn a last bit, and so a rounding
@@ -161,7 +157,7 @@ BAD = {
     "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "of probabilities"),
     "one log-probability": (through(after=lambda m, z: z.log_softmax(1)[:, 0]), "it never changes"),
     "class numbers as floats": (lambda seed: Estimator(five_classes, "f4"), "labels as integers"),
-    "labels as floats": (three_floats, "labels as integers|of its batch|at every call"),
+    "labels as floats": (lambda seed: lambda x: (x[:, 0] > 0) * -1.0, "labels as integers"),
     "names": (lambda seed: lambda x: np.where(x[:, 0] > 0, "a", "b"), "<U1, which are no numbers"),
     "a regressor": (lambda seed: REGRESSOR, "RandomForestRegressor is a regressor"),
     "all classes off": (through(after=lambda m, z: torch.full_like(z, -torch.inf)), "NaN or inf"),

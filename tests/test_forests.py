@@ -7,17 +7,9 @@ from sklearn.ensemble import RandomForestClassifier
 from rc_utils import forests
 from rc_utils.counting import region_count
 from rc_utils.datasets import load_dataset
-from rc_utils.forests import FOREST, TREE, forest_grid, forest_runs
+from rc_utils.forests import FOREST, TREE, forest_runs
 
 SMALL = {"dataset": {"name": "digits", "n_train": 200, "n_test": 100}, "num_samples": 10}
-
-
-def test_the_grid_is_that_of_table_1():
-    cells = forest_grid()
-    assert len({repr(cell) for cell in cells}) == 90
-    kinds = [kind for kind, _ in cells]
-    assert (kinds.count(TREE), kinds.count(FOREST)) == (60, 30)
-    assert {settings["max_depth"] for _, settings in cells} == set(range(3, 18))
 
 
 def test_a_row_holds_what_a_fresh_fit_gives(monkeypatch):

@@ -184,7 +184,6 @@ def test_user_class_gets_the_arguments_it_names():
     # They are not called.
     ("os:system", {}, TypeError, "expected a class derived from torch.nn.Module, or a function"),
     ("torch.utils.collect_env:run", {}, TypeError, "function whose annotation says"),
-
 ])  # fmt: skip
 @pytest.mark.usefixtures("user_module")
 def test_what_makes_no_network_is_named(name, options, error, message):

@@ -1,9 +1,8 @@
-"""The package as others install it, and the environment that `make env` makes."""
+"""The package as others install it."""
 
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,12 +14,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_wheel(sys.argv[1]))"
 QUIET = {"capture_output": True, "text": True}
-
-
-def test_binder_installs_what_the_package_needs():
-    text = (ROOT / "binder" / "requirements.txt").read_text()
-    needed = {re.match(r"[\w-]+", line)[0] for line in PROJECT["dependencies"]}
-    assert needed <= set(re.findall(r"^[\w-]+", text, re.MULTILINE))
 
 
 @pytest.mark.slow
@@ -56,32 +49,3 @@ print(rc_utils.region_count(lambda batch: batch[:, 0] - 0.5, x, dim=2, num_sampl
     done = subprocess.run([sys.executable, "-c", code], **options, **QUIET)
     assert done.returncode == 0, done.stderr
     assert "regions (dim=2, num_samples=3" in done.stdout
-
-
-PRETENDED_PYTHON = """#!/bin/sh
-echo "$*" >> calls.txt
-case "$*" in *venv*) rm -rf .venv && mkdir -p .venv/bin && cp python uv .venv/bin; esac
-"""
-PRETENDED_UV = """#!/bin/sh
-test -e well || exit 1
-"""
-
-
-def test_an_environment_that_was_not_finished_is_begun_anew(tmp_path):
-    """As one that was killed: uv takes a package for installed whose files were being written."""
-    for name, program in {"python": PRETENDED_PYTHON, "uv": PRETENDED_UV}.items():
-        (tmp_path / name).write_text(program)
-        (tmp_path / name).chmod(0o755)
-    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-
-    def environments_made():
-        """After `make env`: how often an environment was made from nothing, by now."""
-        command = ["make", "env", "PYTHON=./python"]
-        subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-        return (tmp_path / "calls.txt").read_text().count("-m venv --clear .venv")
-
-    assert [environments_made(), environments_made()] == [1, 2]  # both fail while they install
-    (tmp_path / "well").touch()
-    assert [environments_made(), environments_made()] == [3, 3]
-    assert (tmp_path / ".venv" / ".ready").exists()

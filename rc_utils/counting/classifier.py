@@ -316,9 +316,10 @@ def require_sign(classifier):
         found = "the model returns one number per point, whose sign is to be its label: none is < 0"
         advice = "of probabilities give both columns, or logits; return labels as integers"
         require(outputs.max() > 1 and (outputs % 1).any(), f"{found}; {advice}")
-    few = len(np.unique(outputs)) < 3
+    is_label = outputs.shape[1:] == (1,) and not (outputs % 1).any()
+    is_sign = 0 not in outputs and len(np.unique(outputs)) < 3
     found = "the model returns one whole number per point: return labels as integers"
-    require(few or outputs.shape[1:] != (1,) or (outputs % 1).any(), found)
+    require(not is_label or is_sign, found)
     return classifier
 
 
