@@ -73,8 +73,8 @@ def bullets(results):
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
         f"correlate at {text['main/overall']}; the paper prints "
         f"{statements().loc['main/overall', 'value']}, its records {theirs['main/overall']:.2f}. A "
-        f"doubled learning rate changes their count by {text['bias/lr/overall']} regions, mixup ResNet18's by "
-        f"{text['mixup/count']}.",
+        f"doubled learning rate changes their count by {text['bias/lr/overall']} regions, mixup "
+        f"ResNet18's by {text['mixup/count']}.",
         f"**Holds with a caveat.** A line fitted on SGD predicts other training with R² = "
         f"{text['study/2/other ways to train: R²']} in log count, {text['study/2/R² of count']} in "
         f"the count, {text['study/2/R² of mixup accuracy']} in mixup accuracy. Between seeds r is "
@@ -82,8 +82,8 @@ def bullets(results):
         f"**Fails.** With more training images the count between them rises and the gap falls, in "
         f"{100 * images:.0f} % of pairs (between test images in {small:.0f} % at learning rate "
         f"0.003, {large:.0f} % at 0.03); flips mislead it in {flips.value * flips.n:.0f} of "
-        f"{flips.n} seeds at 0.03. ResNet18's output margin, said to say little, correlates with the gap at "
-        f"{text['motivation/margin']}.",
+        f"{flips.n} seeds at 0.03. ResNet18's output margin, said to say little, correlates with "
+        f"the gap at {text['motivation/margin']}.",
         "**The false theorem.** Few regions do not bound the gap (Theorem 5, v1 alone): "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
         f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} × "

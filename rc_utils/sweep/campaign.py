@@ -203,7 +203,11 @@ class Campaign:
             with naming(f"{self.name}, experiment {experiment.name!r}"):
                 for label, setting in experiment.settings():
                     network = self.networks[label] | experiment.options
-                    entries.append((experiment, label, self._plan(experiment, network, setting)))
+                    planned = self._plan(experiment, network, setting)
+                    last = planned.spec.train.epochs
+                    late = [epoch for epoch in experiment.evolution_epochs if epoch > last]
+                    require(not late, f"evolution_epochs {late} are beyond the last epoch, {last}")
+                    entries.append((experiment, label, planned))
         return entries
 
     def runs(self):
@@ -246,8 +250,6 @@ class Campaign:
     def _plan(self, experiment, network, setting):
         where = "the training settings (train, grid, ranges)"
         train = settings_from_dict(TrainConfig, self.train | experiment.train | setting, where)
-        late = [epoch for epoch in experiment.evolution_epochs if epoch > train.epochs]
-        require(not late, f"evolution_epochs {late} are beyond the {train.epochs} of the training")
         own = {"seed": train.seed} if experiment.own_draw else {}
         dataset = self.dataset | experiment.dataset | own
         asked = {}
