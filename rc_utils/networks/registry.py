@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from rc_utils.checks import check_count, check_name, check_number, require
+from rc_utils.checks import check_count, check_name, check_number, naming, require
 from rc_utils.random_state import own_random_state
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {}
@@ -46,11 +46,11 @@ def build_network(
     """A new network: (N, in_channels, image_size, image_size) -> logits (N, num_classes).
 
     `name` is a key of `NETWORKS` or "module:Class" for a class of your own, which gets those of
-    num_classes, in_channels, image_size and width that its signature names. The nine image networks
-    take any image of at least 8 x 8. Width 64 is the published network; width w has w / 64 times
-    the channels in every layer, at least one. `options` are the network's own. Weights are
-    PyTorch's default initialisation drawn from `seed`; the same seed gives the same bits and the
-    global random state stays as it was.
+    num_classes, in_channels, image_size and width that its signature names, and num_classes where
+    it takes any key. The nine image networks take any image of at least 8 x 8. Width 64 is the
+    published network; width w has w / 64 times the channels in every layer, at least one. `options`
+    are the network's own. Weights are PyTorch's default initialisation drawn from `seed`; the same
+    seed gives the same bits and the global random state stays as it was.
 
     Raises ValueError for an unknown network or option (with the nearest valid name), a size that is
     not positive or a seed that is no integer from 0 to 2^63 - 1, and the errors of a module that
@@ -63,23 +63,28 @@ def build_network(
     check_count("seed", seed, 0)
     parameters = check_network(name, **options)
     given = {key: value for key, value in shape.items() if key in parameters}
-    rest = [p for p in parameters.values() if p.name not in given | options]
-    various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    lacking = [p.name for p in rest if p.default is p.empty and p.kind not in various]
-    fault = f"network {name!r} asks for {', '.join(lacking)}; it is given {', '.join(shape)}"
-    require(not lacking, f"{fault} and its options")
+    if takes_any_key(parameters):  # as the networks of torchvision
+        given["num_classes"] = num_classes
+    builder = find_builder(name)
+    with naming(f"network {name!r}, which is given {', '.join(shape)} and its options"):
+        inspect.signature(builder).bind(**given, **options)
     with own_random_state(seed=seed):
-        return find_builder(name)(**given, **options)
+        return builder(**given, **options)
 
 
 def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
     """Parameters of what builds the network; ValueError for an unknown network or option."""
     parameters = inspect.signature(find_builder(name)).parameters
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+    if not takes_any_key(parameters):
         for key in options:
             check_name(f"option of network {name!r}", key, parameters)
     check_number("width", options.get("width", 64), 0, above=True)
     return parameters
+
+
+def takes_any_key(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    """Whether a function with these parameters has one like **options."""
+    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def find_builder(name: str) -> Callable[..., nn.Module]:
