@@ -21,9 +21,8 @@ from rc_utils.counting.classifier import (
 from rc_utils.counting.sampling import as_tensor
 from rc_utils.counting.segments import Samples, hiding_places, refine
 
-# A region narrower than this share of the segment is rounding: scores that touch, or thresholds
-# that a segment passes at one place but for the float32 in which trees compare.
-REGION_TOLERANCE, TREE_TOLERANCE = 1e-12, 1e-6
+# A region narrower than this share of the segment is rounding: scores that touch.
+REGION_TOLERANCE = 1e-12
 # A score bends where it leaves the line between its neighbours by this share of its largest.
 BEND_TOLERANCE = 1e-13
 # The first look, the finest that a suspicion asks for, and the width a change is narrowed down to.
@@ -75,7 +74,7 @@ def exact_segment(
 
     The label is the argmax of the scores, the lowest index where scores are equal, or, for a
     network with one output, whether it is positive. Regions narrower than 1e-12 of the segment are
-    left out, of trees 1e-6: they compare in float32.
+    left out, of trees also those that their float32 cannot tell.
 
     Args:
         model: torch module of the layers that `make_plan` knows, traceable by torch.fx (used in
@@ -110,7 +109,7 @@ def exact_segment(
             f"model is a {type(model).__name__}; expected a torch module, a "
             "DecisionTreeClassifier, a RandomForestClassifier or an ExtraTreesClassifier"
         )
-    alphas, labels = tree_pieces(model, x0.cpu().numpy(), x1.cpu().numpy(), TREE_TOLERANCE)
+    alphas, labels = tree_pieces(model, x0.cpu().numpy(), x1.cpu().numpy(), REGION_TOLERANCE)
     return _segment(*merge_regions(alphas[:-1], labels), num_linear_regions=len(labels))
 
 

@@ -22,7 +22,8 @@ def tree_pieces(model, x0, x1, tolerance):
     those of x before rounding.
 
     Returns (alphas (P + 1,), labels (P,)): the ends of the pieces, pieces narrower than `tolerance`
-    left out, and the index in `model.classes_` that the model predicts at the middle of each.
+    and the rounding of x at their ends left out, as where several features pass thresholds at one
+    place, and the index in `model.classes_` that the model predicts at the middle of each.
 
     Raises ValueError for a model not fitted, with several outputs or for other than F features.
     """
@@ -33,9 +34,11 @@ def tree_pieces(model, x0, x1, tolerance):
     x0, x1 = x0.reshape(-1), x1.reshape(-1)
     require(len(x0) == features, f"x0 has {len(x0)} features; the model takes {features}")
     trees = [estimator.tree_ for estimator in getattr(model, "estimators_", [model])]
-    crossings = np.unique(np.concatenate([_crossings(tree, x0, x1) for tree in trees]))
-    alphas = np.concatenate([[0.0], crossings, [1.0]])
-    alphas = alphas[np.append(np.diff(alphas) > tolerance, True)]
+    found = np.concatenate([_crossings(tree, x0, x1) for tree in trees])
+    found = np.vstack([[0.0, 0.0], found[np.argsort(found[:, 0], kind="stable")], [1.0, 0.0]])
+    alphas, rounding = found.T
+    is_wide = np.diff(alphas) > tolerance + rounding[:-1] + rounding[1:]
+    alphas = alphas[np.append(is_wide, True)]
     alphas[0] = 0.0
     middle = ((alphas[:-1] + alphas[1:]) / 2)[:, None]
     predicted = model.predict((1 - middle) * x0 + middle * x1)
@@ -43,8 +46,9 @@ def tree_pieces(model, x0, x1, tolerance):
 
 
 def _crossings(tree, x0, x1):
-    """Alphas in (0, 1) where the path through one tree changes: cut at every node it reaches."""
+    """Alphas in (0, 1) where the path through one tree changes, and their rounding, (K, 2)."""
     features, thresholds = tree.feature, rounding_thresholds(tree.threshold)
+    halves = np.spacing(np.abs(tree.threshold).astype(np.float32)) / 2
     # Each look at an attribute of a tree makes an array.
     left, right = tree.children_left, tree.children_right
     found, waiting = [], [(0, 0.0, 1.0)]
@@ -64,8 +68,8 @@ def _crossings(tree, x0, x1):
         if at < high:
             waiting.append((second, max(at, low), high))
         if low < at < high:
-            found.append(at)
-    return np.array(found)
+            found.append((at, halves[node] / abs(step)))
+    return np.array(found).reshape(-1, 2)
 
 
 def rounding_thresholds(thresholds):

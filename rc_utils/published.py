@@ -55,8 +55,9 @@ def statements() -> pd.DataFrame:
     third. Where both print a table the numbers are the same unless the table says otherwise. What
     has "repaired" in its `source` is a statement of this book's. `kind` says what is measured and
     `side` ("above", "below", "within", "outside") with `smallest` what is claimed of it. `value` is
-    the number as it is printed (percents as shares), of a change the difference of two printed
-    numbers, empty where only words were, and `page` the notebook that tests it.
+    the number as it is printed (percents as shares, an order of magnitude as 10), of a change the
+    difference of two printed numbers, empty where only words were, and `page` the notebook that
+    tests it.
     """
     path = pathlib.Path(__file__).with_name("published.csv")
     table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col="id")

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 from torch.nn import functional as F
@@ -124,7 +125,7 @@ def five_classes(x):
     return np.eye(5)[(np.floor(3 * x[:, 0]) % 5).astype(int)]
 
 
-REGRESSOR = RandomForestRegressor(2).fit(np.eye(2), [-1, 1])
+REGRESSOR = make_pipeline(RandomForestRegressor(2)).fit(np.eye(2), [-1, 1])
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
 ROUNDS = "half precision|of its batch"  # which may turn a last bit, and so a rounding
 # What it is, and the words with which it is refused.
@@ -159,7 +160,7 @@ BAD = {
     "class numbers as floats": (lambda seed: Estimator(five_classes, "f4"), "labels as integers"),
     "labels as floats": (lambda seed: lambda x: (x[:, 0] > 0) * -1.0, "labels as integers"),
     "names": (lambda seed: lambda x: np.where(x[:, 0] > 0, "a", "b"), "<U1, which are no numbers"),
-    "a regressor": (lambda seed: REGRESSOR, "RandomForestRegressor is a regressor"),
+    "a regressor": (lambda seed: REGRESSOR, "Pipeline is a regressor"),
     "all classes off": (through(after=lambda m, z: torch.full_like(z, -torch.inf)), "NaN or inf"),
     "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
     "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),
@@ -226,7 +227,10 @@ def test_one_logit_is_a_score_where_it_has_both_signs():
     assert region_count(logit, points).counts.tolist() == two.counts.tolist()
     # Support vectors' votes, of which there are two.
     assert region_count(lambda x: np.sign(logit(x)), points).counts.tolist() == two.counts.tolist()
+    assert region_count(lambda x: 1e9 * logit(x), points).counts.tolist() == two.counts.tolist()
     assert predict_labels(lambda x: 2.5 + logit(x), points[:2] * 0).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="the class Linear: make one of it"):
+        region_count(nn.Linear, points)
 
 
 @pytest.mark.parametrize("strategy", ["grid", "adaptive"])

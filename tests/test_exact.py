@@ -182,14 +182,21 @@ def test_trees_and_forests_equal_a_grid(seed):
     assert exact.count <= exact.num_linear_regions
 
 
-def test_a_forest_on_whole_numbers_has_no_regions_of_the_rounding_of_its_features():
+@pytest.mark.parametrize("offset", [0, 2000])
+def test_a_forest_on_whole_numbers_has_no_regions_of_the_rounding_of_its_features(offset):
     x, y = load_digits(return_X_y=True)
+    x = x + offset
     forest = RandomForestClassifier(n_estimators=10, max_depth=8, random_state=0).fit(x, y)
     segments = sample_vertices(x, num_samples=30, seed=0).numpy()
-    found = [exact_segment(forest, *ends) for ends in segments]
-    assert min(np.diff(exact.boundaries, prepend=0, append=1).min() for exact in found) > 1e-6
-    grids = region_count(forest, x, num_samples=30, resolution=4001).counts
-    assert np.mean([exact.count for exact in found] == grids) > 0.9
+    found = [exact_segment(forest, *ends).count for ends in segments]
+    # No point of this grid lies where features pass their thresholds at one place.
+    grids = region_count(forest, x, num_samples=30, resolution=4000).counts
+    assert np.mean(found == grids) > 0.96
+
+
+def test_a_narrow_region_of_a_tree_with_far_features_is_one():
+    tree = DecisionTreeClassifier().fit([[0.0], [16], [34], [1e9]], [0, 1, 0, 0])
+    assert exact_segment(tree, np.array([0.0]), np.array([1e9])).count == 3
 
 
 def test_the_network_is_left_alone():

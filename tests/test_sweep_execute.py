@@ -132,6 +132,8 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
     wider = TABLE["experiments"][0] | {"name": "wider", "options": {"widths": [99]}}
     both = parse_campaign(TABLE | {"experiments": [*TABLE["experiments"], wider]}, "four")
     assert "counting for 2 of them" in "\n".join(plan(both))  # of 6: none tells of the wider
+    more = with_changes(grid=FOUR, counts=["main", "test"])
+    assert "to do, 2 of them again: their records lack" in "\n".join(plan(more))
     with pytest.raises(ValueError, match=r"shard=\(7, 4\)"):
         sweep(campaign, shard=(7, 4))
 
@@ -304,6 +306,12 @@ class Gated(Own):
 def test_an_edit_behind_a_gate_of_zero_or_of_what_is_trained_is_an_error(monkeypatch, name, edit):
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Gated"}})
     sweep(with_changes(grid=ONE))
+    (planned,) = with_changes(grid=ONE).runs().values()
+    record = records.live_record(planned.spec.run_id)
+    of_before = {"scores": run.start_of(planned.spec, redraw_gates=False)["scores"]}
+    records.write_record(record | {"start": of_before})
+    assert sweep(with_changes(grid=ONE)) == []
+    records.write_record(record)
     monkeypatch.setattr(Gated, name, edit)
     with pytest.raises(ValueError, match="Gated' is not the one that run"):
         sweep(with_changes(grid=ONE))
@@ -323,6 +331,9 @@ def test_a_network_that_is_random_in_evaluation_mode_is_refused(monkeypatch):
     monkeypatch.setattr(Own, "activation", noise)
     (outcome,) = sweep(with_changes())
     assert "gives a point another output at every call" in outcome.text
+    monkeypatch.setattr(Own, "forward", lambda _, x: (x,))
+    (outcome,) = sweep(with_changes())
+    assert "Own' returns a tuple: a tensor of scores" in outcome.text
 
 
 def test_a_run_that_another_sweep_is_at_is_left_to_it(results):

@@ -148,7 +148,7 @@ def test_experiments_alike_have_equal_settings_however_the_file_writes_them(tmp_
 
 def test_a_campaign_whose_runs_have_no_main_count_is_named(campaign, monkeypatch):
     write_all(campaign)
-    runs = records.load_runs(campaign).assign(count=np.nan)
+    runs = records.load_runs(campaign).assign(count_main=np.nan)
     monkeypatch.setattr(records, "load_campaign", lambda _: campaign)
     monkeypatch.setattr(records, "load_runs", lambda *_, **__: runs)
     with pytest.raises(ValueError, match="no run of campaign 't' has a count 'main'"):

@@ -97,10 +97,13 @@ def as_classifier(model, points, names=None):
         raise TypeError(f"model is the class {model.__name__}: make one of it")
     if not predicts and not callable(model):
         expected = "expected a torch module, a scikit-learn classifier or a callable"
-        raise TypeError(f"model is a {type(model).__name__}; {expected}, such as its predict_proba")
-    regresses = any(base.__name__ == "RegressorMixin" for base in type(model).__mro__)
-    advice = "give a function of a batch that says the label"
-    require(not regresses, f"{type(model).__name__} is a regressor: {advice}")
+        method = ", such as its predict_proba" if hasattr(model, "predict_proba") else ""
+        raise TypeError(f"model is a {type(model).__name__}; {expected}{method}")
+    if hasattr(model, "__sklearn_tags__") and getattr(model, "classes_", None) is None:
+        from sklearn.base import is_regressor
+
+        advice = "give a function of a batch that says the label"
+        require(not is_regressor(model), f"the {type(model).__name__} is a regressor: {advice}")
     call = _predict_of(model) if predicts else model
     device = torch.device("cpu") if predicts else device
     takes_arrays = predicts or isinstance(points, np.ndarray)
@@ -312,14 +315,18 @@ def probed_inside(classifier, corners, batch_size=None):
 def require_sign(classifier):
     """The classifier; ValueError where the sign of its only score cannot be the label."""
     outputs = classifier.outputs
-    if outputs.ndim == 2 and outputs.shape[1] == 1 and (outputs >= 0).all():
+    if outputs.shape[1:] != (1,) or not np.isfinite(outputs).all():
+        return classifier
+    is_whole, values = not (outputs % 1).any(), np.unique(outputs)
+    if values[0] >= 0:
         found = "the model returns one number per point, whose sign is to be its label: none is < 0"
         advice = "of probabilities give both columns, or logits; return labels as integers"
-        require(outputs.max() > 1 and (outputs % 1).any(), f"{found}; {advice}")
-    is_label = outputs.shape[1:] == (1,) and not (outputs % 1).any()
-    is_sign = 0 not in outputs and len(np.unique(outputs)) < 3
-    found = "the model returns one whole number per point: return labels as integers"
-    require(not is_label or is_sign, found)
+        require(values[-1] > 1 and not is_whole, f"{found}; {advice}")
+    is_sign = 0 not in values and len(values) < 3
+    found = "the model returns one whole number per point, and its sign is to be the label: return"
+    advice = "labels as integers, or whether the score is positive"
+    # From 2^23 on every float32 is whole.
+    require(not is_whole or is_sign or np.abs(values).max() >= 2**23, f"{found} {advice}")
     return classifier
 
 

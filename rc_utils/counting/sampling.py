@@ -128,7 +128,7 @@ def as_tensor(values):
         return values
     require(not np.ma.is_masked(values), "an array has masked entries: leave these out")
     values = np.asarray(values)
-    found = f"an array holds {values.dtype}, which are no numbers: give labels as integers"
+    found = f"an array holds {values.dtype}, which are no numbers; labels are to be integers"
     require(values.dtype.kind in "buifc", found)
     # torch takes no read-only memory and no negative stride.
     return torch.from_numpy(np.require(values, requirements=["C", "W", "E"]))

@@ -305,8 +305,9 @@ def parse_campaign(table, name, folder=pathlib.Path()):
             require(experiment.name not in experiments, "experiments: the name is there twice")
             for label in experiment.networks:
                 check_name("name in networks", label, networks)
-            for label in experiment.counts + experiment.evolution_counts:
-                check_name("name in counts", label, counts)
+            for key in ("counts", "evolution_counts"):
+                for label in getattr(experiment, key):
+                    check_name(f"name in {key}", label, counts)
         experiments[experiment.name] = experiment
     changes = {"networks": networks, "counts": counts, "experiments": list(experiments.values())}
     return dataclasses.replace(given, choice=given.choice.strip(), **changes)

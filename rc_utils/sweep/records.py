@@ -325,10 +325,11 @@ def _columns(point, counts, num_samples=None):
     return columns
 
 
-def campaign_runs(name, experiment="", num_samples=0):
+def campaign_runs(name, experiment="", num_samples=0, count="main"):
     """The runs that a page shows: `load_runs` of a campaign, of one experiment if it is named.
 
-    Raises ValueError that says what to run where there is no record, and where all runs diverged.
+    count: that they need, "" for none. Raises ValueError that says what to run where there is no
+    record, where all runs diverged, and where none has that count.
     """
     campaign, command = load_campaign(name), f"python -m rc_utils.sweep {name}"
     runs = load_runs(campaign, num_samples=num_samples)
@@ -338,8 +339,8 @@ def campaign_runs(name, experiment="", num_samples=0):
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)
-    none = f"no run of campaign {name!r} has a count 'main', which pages show: let it count one"
-    require(runs["count"].notna().any(), none)
+    none = f"no run of campaign {name!r} has a count {count!r}, which the page shows: let it count"
+    require(not count or (f"count_{count}" in runs and runs[f"count_{count}"].notna().any()), none)
     return runs.reset_index(drop=True)
 
 

@@ -209,10 +209,10 @@ def _as_json(value):
     return value if np.isfinite(value) else str(value)
 
 
-def start_of(spec):
+def start_of(spec, redraw_gates=True):
     """What tells whether the code of a run's network has changed, of the untrained network.
 
-    Its scores (8, 10 or fewer), and how many of its parameters are trained.
+    Its scores (8, 10 or fewer), and the names of its parameters that are not trained.
     """
     # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
     shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
@@ -224,15 +224,16 @@ def start_of(spec):
     with own_random_state(seed=0), full_precision(), torch.no_grad():
         for name, weight in network.named_parameters():
             # Weights of 0 would hide what comes before; biases are mostly 0.
-            if not name.endswith("bias") and not weight.any():
+            hides = weight.ndim > 1 or (redraw_gates and not name.endswith("bias"))
+            if hides and weight.is_floating_point() and not weight.any():
                 weight.normal_(std=0.1)
         with evaluation_mode(network):
             scores = network(batch)
         fault = f"network {spec.network['name']!r} returns a {type(scores).__name__}: a tensor of "
         require(isinstance(scores, torch.Tensor), f"{fault}scores (n, num_classes) is expected")
         scores = torch.cat([scores, network.train()(batch)])
-    trained = sum(weight.numel() for weight in network.parameters() if weight.requires_grad)
-    return {"scores": scores[:, :10].double().nan_to_num().tolist(), "trained": trained}
+    frozen = [name for name, weight in network.named_parameters() if not weight.requires_grad]
+    return {"scores": scores[:, :10].double().nan_to_num().tolist(), "frozen": frozen}
 
 
 def check_start(record):
@@ -240,12 +241,13 @@ def check_start(record):
     if "start" not in record:
         return
     spec = records.spec_of(record)
-    now = start_of(spec)
-    was = now | record["start"]  # records of before have the scores alone
+    # Records of before have the scores alone, with gates of 0 as they are.
+    now = start_of(spec, redraw_gates="frozen" in record["start"])
+    was = now | record["start"]
     one, other = was["scores"], now["scores"]
     # Scores may differ by rounding.
     same = np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-3, atol=1e-4)
-    same = same and was["trained"] == now["trained"]
+    same = same and was["frozen"] == now["frozen"]
     require(
         same,
         f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "
