@@ -166,7 +166,7 @@ BAD = {
     "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),
     "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 12\)"),
     "another shape of points": (lambda seed: nn.Linear(3, 2), "cannot be multiplied"),
-    "two outputs for a point": (lambda seed: TWO_OUTPUTS, "1-dimensional"),
+    "two outputs for a point": (lambda seed: TWO_OUTPUTS, "several labels for a point"),
 }  # fmt: skip
 
 

@@ -130,6 +130,8 @@ def _predict_of(model):
     """The method `predict` of an estimator; names of classes as their positions in `classes_`."""
     if getattr(model, "classes_", None) is None:
         return model.predict
+    several = np.ndim(model.classes_[0]) > 0
+    require(not several, "the classifier predicts several labels for a point: count one of them")
     classes = pandas.Index(np.asarray(model.classes_))
 
     def predict(rows):
