@@ -35,8 +35,8 @@ def main(arguments=None):
     finally:
         if rows:  # what an interrupt or an error leaves as well
             print(f"{header(scale)}\n\n{as_text(table(rows))}\n\nwritten to {path}")
-        else:
-            print("nothing was measured: `gpu` needs a card")
+    if not rows:
+        print("nothing was measured: `gpu` needs a card")
     return 0
 
 

@@ -74,17 +74,17 @@ def bullets(results):
         f"correlate at {text['main/overall']}; the paper prints "
         f"{statements().loc['main/overall', 'value']}, its records {theirs['main/overall']:.2f}. A "
         f"doubled learning rate changes their count by {text['bias/lr/overall']} regions, mixup "
-        f"ResNet18's by {text['mixup/count']}.",
+        f"that of ResNet18 by {text['mixup/count']}.",
         f"**Holds with a caveat.** A line fitted on SGD predicts other training with R² = "
         f"{text['study/2/other ways to train: R²']} in log count, {text['study/2/R² of count']} in "
         f"the count, {text['study/2/R² of mixup accuracy']} in mixup accuracy. Between seeds r is "
         f"{twins[0]} in ResNet18, {twins[1]} in VGG19.",
         f"**Fails.** With more training images the count between them rises and the gap falls, in "
-        f"{100 * images:.0f} % of pairs (between test images in {small:.0f} % at learning rate "
+        f"{100 * images:.0f} % of pairs (between test images {small:.0f} % at learning rate "
         f"0.003, {large:.0f} % at 0.03); flips mislead it in {flips.value * flips.n:.0f} of "
         f"{flips.n} seeds at 0.03. ResNet18's output margin, said to say little, correlates with "
         f"the gap at {text['motivation/margin']}.",
-        "**The false theorem.** Few regions do not bound the gap (Theorem 5, v1 alone): "
+        "**The false theorem.** Few regions do not bound the gap (v1 Theorem 5): "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
         f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} × "
         f"{size}. On {larger['n_train']:,} of {larger['image_size']} × "

@@ -234,7 +234,7 @@ def decide_axis(share: Estimate) -> str:
 def looks(runs: pd.DataFrame, count: str = "main") -> dict[str, pd.DataFrame]:
     """The runs of study-independent when the loss first fell below 0.01, and at their end.
 
-    `updates` are the steps so far. "equal loss", of this count, lacks runs that never get there.
+    `updates` are the steps so far. "equal loss" has this count, and no run that never gets there.
     """
     n_train = load_campaign("study-independent").dataset["n_train"]
     end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])

@@ -52,7 +52,7 @@ def test_the_numbers_of_the_readme_by_hand():
     resnet = means[means["network"] == "ResNet18"]
     expected = {
         "of three networks correlate at": three["count"].corr(three["gap"]),
-        "mixup ResNet18's by": (mixed - first.reindex(mixed.index)).mean(),
+        "mixup that of ResNet18 by": (mixed - first.reindex(mixed.index)).mean(),
         "said to say little, correlates": resnet["margin"].corr(resnet["gap"]),
     }
     text = (ROOT / "campaigns" / "full-size" / "runs.jsonl").read_text(encoding="utf-8")

@@ -119,9 +119,6 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     data = dataset_of(spec, device)
     network = network_of(spec, data)
     record = {"schema": SCHEMA, "run_id": spec.run_id, "spec": dataclasses.asdict(spec)}
-    module = getattr(NETWORKS.get(spec.network["name"]), "__module__", "")
-    if not module.startswith("rc_utils."):
-        record["start"] = start_of(spec)
 
     def taken(network, counts, measures):
         initial = network_of(spec, data).to(data.device).eval() if measures else None
@@ -145,6 +142,9 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     looks = {"measure_epochs": asked["evolution_epochs"], "measure_loss": loss}
     options = {"device": device, "compile": compile, "progress": progress}
     run = train(network, data, spec.train, measure=look, **looks, **options)
+    module = getattr(NETWORKS.get(spec.network["name"]), "__module__", "")
+    if not module.startswith("rc_utils."):
+        record["start"] = start_of(spec)
     names = ("train_accuracy", "test_accuracy", "train_loss", "test_loss")
     results = {name: _as_json(getattr(run, name)) for name in names}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
@@ -229,8 +229,6 @@ def start_of(spec, redraw_gates=True):
                 weight.normal_(std=0.1)
         with evaluation_mode(network):
             scores = network(batch)
-        fault = f"network {spec.network['name']!r} returns a {type(scores).__name__}: a tensor of "
-        require(isinstance(scores, torch.Tensor), f"{fault}scores (n, num_classes) is expected")
         scores = torch.cat([scores, network.train()(batch)])
     frozen = [name for name, weight in network.named_parameters() if not weight.requires_grad]
     return {"scores": scores[:, :10].double().nan_to_num().tolist(), "frozen": frozen}
