@@ -41,14 +41,14 @@ LEAD = (
     "as well. More training images, or flips at a large learning rate, can mislead the count.**"
 )
 ALT = (
-    "Count and gap of the authors' full-size networks and of ours rise together. A line fitted on "
-    "SGD predicts other training by count and mixed-image scores alike. The larger count has the "
-    "smaller gap in nearly all pairs that differ in the number of images (of test pairs, half) or, "
-    "on true labels, in label noise, in half of those with flips, in few others."
+    "At full size count and gap rise together. A line fitted on SGD predicts other training by "
+    "count or mixed-image scores. The larger count has the smaller gap in nearly all pairs that "
+    "differ in images (of test pairs, half) or, on true labels, in label noise, in half with "
+    "flips, few others."
 )
 CAPTION = (
-    "*Top: three networks, at full size between test images. Middle: lines fitted on SGD. Below: "
-    "blue supports, orange refutes, grey neither.*"
+    "*Top: three networks, between test images. Middle: lines fitted on SGD. Below: blue "
+    "supports, orange refutes, grey neither.*"
 )
 
 
@@ -66,21 +66,21 @@ def bullets(results):
     flips = results["study/4/flip, learning rate 0.03: share of wrong seeds"]
     full = [r for id_, r in results.items() if id_.startswith("study/full-size/")]
     ours, records = ([r for r in full if r.campaign == name] for name in ("full-size", "authors"))
-    counts = sorted(r.value for r in ours)
+    at_full_size = [text[f"study/full-size: {words}, ours"] for words in ("log count", "lead")]
     away = max(abs(a.value - b.value) for a, b in zip(ours, records, strict=True))
     away = math.ceil(100 * away) / 100
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
         f"correlate at {text['main/overall']}; the paper prints "
         f"{statements().loc['main/overall', 'value']}, its records {theirs['main/overall']:.2f}. A "
-        f"doubled learning rate changes their count by {text['bias/lr/overall']} regions, mixup "
+        f"doubled learning rate changes their count by {text['bias/lr/overall']}, mixup "
         f"that of ResNet18 by {text['mixup/count']}.",
         f"**Holds with a caveat.** A line fitted on SGD predicts other training with R² = "
         f"{text['study/2/other ways to train: R²']} in log count, {text['study/2/R² of count']} in "
         f"the count, {text['study/2/R² of mixup accuracy']} in mixup accuracy. Between seeds r is "
         f"{twins[0]} in ResNet18, {twins[1]} in VGG19.",
         f"**Fails.** With more training images the count between them rises and the gap falls, in "
-        f"{100 * images:.0f} % of pairs (between test images {small:.0f} % at learning rate "
+        f"{100 * images:.0f} % of pairs (between test images {small:.0f} % at rate "
         f"0.003, {large:.0f} % at 0.03); flips mislead it in {flips.value * flips.n:.0f} of "
         f"{flips.n} seeds at 0.03. ResNet18's output margin, said to say little, correlates with "
         f"the gap at {text['motivation/margin']}.",
@@ -89,8 +89,9 @@ def bullets(results):
         f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} × "
         f"{size}. On {larger['n_train']:,} of {larger['image_size']} × "
         f"{larger['image_size']}, near the paper's gap, r is {near[0]} in ResNet18, {near[1]} in "
-        f"VGG19. At full size {len(ours)} runs of ResNet18 have {counts[0]:.2f} to "
-        f"{counts[-1]:.2f} regions, within {away:.2f} of [their records]"
+        f"VGG19. Over {len(ours)} full-size settings of ResNet18 r is {at_full_size[0]}, "
+        f"{at_full_size[1]} ahead of batch size / learning rate; counts within {away:.2f} of "
+        "[their records]"
         "(notebooks/17_papers_records.ipynb).",
     ]
 
