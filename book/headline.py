@@ -47,8 +47,8 @@ ALT = (
     "flips, few others."
 )
 CAPTION = (
-    "*Top: three networks, between test images. Middle: lines fitted on SGD. Below: blue "
-    "supports, orange refutes, grey neither.*"
+    "*Top: three networks, at full size between test images. Middle: lines fitted on SGD. Below: "
+    "blue supports, orange refutes, grey neither.*"
 )
 
 
@@ -84,7 +84,7 @@ def bullets(results):
         f"0.003, {large:.0f} % at 0.03); flips mislead it in {flips.value * flips.n:.0f} of "
         f"{flips.n} seeds at 0.03. ResNet18's output margin, said to say little, correlates with "
         f"the gap at {text['motivation/margin']}.",
-        "**The false theorem.** Few regions do not bound the gap (v1 Theorem 5): "
+        "**The false theorem.** Few regions do not bound the gap: "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
         f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} × "
         f"{size}. On {larger['n_train']:,} of {larger['image_size']} × "
