@@ -27,7 +27,6 @@ instead of three.
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from rc_utils.networks.registry import register_network
 
@@ -216,18 +215,15 @@ def inverted_residual(in_channels, out_channels, stride, expansion):
     return ResidualBlock(residual, shortcut)
 
 
-class DropConnect(nn.Module):
-    """In training drop whole samples with probability `rate`, divide others by 1 - rate.
+class DropConnect(nn.Dropout3d):
+    """In training drop whole samples with probability `p`, divide others by 1 - p.
 
     Huang, Sun, Liu, Sedra, Weinberger: Deep Networks with Stochastic Depth, ECCV 2016.
     """
 
-    def __init__(self, rate=0.0):
-        super().__init__()
-        self.rate = rate
-
     def forward(self, x):
-        return F.dropout3d(x.unsqueeze(0), self.rate, self.training).squeeze(0)
+        # The samples are the channels of one image of a dimension more.
+        return super().forward(x.unsqueeze(0)).squeeze(0)
 
 
 def mb_conv(in_channels, out_channels, stride, expansion, kernel_size):
@@ -246,7 +242,7 @@ def mb_conv(in_channels, out_channels, stride, expansion, kernel_size):
         residual.insert(0, conv_norm(in_channels, expanded, 1, nn.SiLU))
     if stride != 1 or in_channels != out_channels:
         return ResidualBlock(residual, None)
-    return ResidualBlock(residual.append(DropConnect()), nn.Identity())
+    return ResidualBlock(residual.append(DropConnect(0.0)), nn.Identity())
 
 
 class ShuffleBlock(nn.Module):
@@ -335,7 +331,7 @@ def efficientnet_b0(
     blocks = network.features[1:]
     for index, block in enumerate(blocks):
         if block.shortcut is not None:
-            block.residual[-1].rate = drop_connect * index / len(blocks)
+            block.residual[-1].p = drop_connect * index / len(blocks)
     return network
 
 

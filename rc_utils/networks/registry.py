@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from rc_utils.checks import check_count, check_name, check_number, naming, require
+from rc_utils.checks import check_count, check_name, check_number, require
 from rc_utils.random_state import own_random_state
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {}
@@ -53,8 +53,9 @@ def build_network(
     seed gives the same bits and the global random state stays as it was.
 
     Raises ValueError for an unknown network or option (with the nearest valid name), a size that is
-    not positive or a seed that is no integer from 0 to 2^63 - 1, and the errors of a module that
-    cannot be imported: ModuleNotFoundError, AttributeError, TypeError.
+    not positive or a seed that is no integer from 0 to 2^63 - 1, and for a class of your own that
+    cannot be imported, or that needs another argument, ModuleNotFoundError, AttributeError or
+    TypeError.
     """
     shape: dict[str, float] = {"num_classes": num_classes, "in_channels": in_channels}
     shape |= {"image_size": image_size, "width": width}
@@ -65,11 +66,8 @@ def build_network(
     given = {key: value for key, value in shape.items() if key in parameters}
     if takes_any_key(parameters):  # as the networks of torchvision
         given["num_classes"] = num_classes
-    builder = find_builder(name)
-    with naming(f"network {name!r}, which is given {', '.join(shape)} and its options"):
-        inspect.signature(builder).bind(**given, **options)
     with own_random_state(seed=seed):
-        return builder(**given, **options)
+        return find_builder(name)(**given, **options)
 
 
 def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
