@@ -13,7 +13,6 @@ import torch
 
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.datasets.images import area_average
-from rc_utils.datasets.load import write_cache
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def fruit(tmp_path, rng, monkeypatch):
         arrays[f"x_{split}"] = rng.integers(0, 256, (n, 12, 12, 3), dtype=np.uint8)
         more = rng.choice([0, 0, 0, 0, 1, 2, 3], n - 4)
         arrays[f"y_{split}"] = np.concatenate([np.arange(4), more])
-    write_cache(tmp_path / "fruit.npz", arrays)
+    np.savez(tmp_path / "fruit.npz", **arrays)
     monkeypatch.setenv("RC_DATA", str(tmp_path))
     return arrays
 
@@ -96,7 +95,7 @@ def test_area_average_equals_brute_force(height, size):
 
 def test_training_statistics_standardise_both_sets(fruit, tmp_path):
     fruit["x_train"][..., 1] = 9
-    write_cache(tmp_path / "fruit.npz", fruit)
+    np.savez(tmp_path / "fruit.npz", **fruit)
     data = load_dataset("fruit", n_train=40, image_size=6)
     shrunk = area_average(fruit["x_test"].transpose(0, 3, 1, 2), 6)
     assert torch.equal(data.x_test.raw, torch.from_numpy(shrunk))

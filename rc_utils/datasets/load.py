@@ -138,7 +138,9 @@ def stored(name, folder):
     """The dataset of folder/name.npz, downloaded first if it can be and is not there."""
     path = folder / f"{name}.npz"
     if name in DOWNLOADS and not path.exists():
-        write_cache(path, downloaded(name, folder))
+        archive = io.BytesIO()  # to be written whole or not at all
+        np.savez(archive, **downloaded(name, folder))
+        paths.write_atomically(path, archive.getbuffer())
     return read_cache(path)
 
 
@@ -162,13 +164,6 @@ def downloaded(name, folder):
     for split, part in (("train", train), ("test", test)):
         arrays |= {f"x_{split}": np.asarray(part.data), f"y_{split}": np.asarray(part.targets)}
     return arrays
-
-
-def write_cache(path, arrays):
-    """Write the arrays of a dataset to path (npz, not compressed), whole or not at all."""
-    archive = io.BytesIO()
-    np.savez(archive, **arrays)
-    paths.write_atomically(path, archive.getbuffer())
 
 
 def read_cache(path):
@@ -238,11 +233,9 @@ def resolve_classes(classes, names):
     """Indices of the chosen classes, given by index or by name; all of them for None."""
     if classes is None:
         return tuple(range(len(names)))
-    index_of = {name: index for index, name in enumerate(names)}
-    index_of |= {index: index for index in range(len(names))}
     for chosen in classes:
         check_name("class", chosen, names if isinstance(chosen, str) else range(len(names)))
-    indices = tuple(index_of[chosen] for chosen in classes)
+    indices = tuple(names.index(c) if isinstance(c, str) else int(c) for c in classes)
     different = len(indices) == len(set(indices)) > 1
     require(different, f"classes is {classes!r}; expected at least two different classes")
     return indices
