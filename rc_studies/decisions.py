@@ -386,4 +386,4 @@ def _correlations(x, y, weights):
 def _fisher(x, y, taken):
     """With Fisher's interval, where `taken` numbers were taken out beside a common mean."""
     r, runs = _correlation(x, y), len(x)
-    return Estimate(r, *fisher_interval(r, runs, taken), runs, "runs")
+    return Estimate(r, *fisher_interval(r, runs - taken), runs, "runs")

@@ -79,16 +79,16 @@ def interval_text(value: float, low: float = math.nan, high: float = math.nan) -
 
 
 def fisher_interval(
-    r: float, n: float, controls: float = 0, freedom: float = math.inf, variance: float = 1.0
+    r: float, n: float, freedom: float = math.inf, variance: float = 1.0
 ) -> tuple[float, float]:
-    """tanh(atanh(r) ± t sqrt(variance / (n - controls - 3))); (NaN, NaN) where undefined.
+    """tanh(atanh(r) ± t sqrt(variance / (n - 3))); (NaN, NaN) where undefined.
 
-    n: number of independent rows. controls: how many numbers were taken out of both variables
-    before. freedom: of Student's quantile t, infinite where n is known and not estimated.
+    n: number of independent rows, less how many numbers were taken out of both variables before.
+    freedom: of Student's quantile t, infinite where n is known and not estimated.
     """
-    if not n - controls > 3 or not abs(r) < 1 - 1e-12:
+    if not n > 3 or not abs(r) < 1 - 1e-12:
         return math.nan, math.nan
-    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance / (n - controls - 3))
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance / (n - 3))
     return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
 
@@ -106,7 +106,7 @@ def correlate(
     Args:
         method: "pearson", "spearman" or "kendall" (tau-b).
         units: name of the unit of each row, every row its own by default.
-        controls: as in `fisher_interval`.
+        controls: how many numbers were taken out of both variables before.
 
     NaN for a constant x or y and for fewer than three rows. Raises ValueError for an unknown
     method, vectors of unequal length and rows that are not finite.
@@ -127,7 +127,7 @@ def correlate(
     lost = controls * worth / len(x)
     if method == "kendall":
         lost += 1  # n - 4 in place of n - 3
-    low, high = fisher_interval(value, worth, lost, freedom, VARIANCES[method](value))
+    low, high = fisher_interval(value, worth - lost, freedom, VARIANCES[method](value))
     return Estimate(value, low, high, number, unit)
 
 
@@ -184,8 +184,7 @@ def partial_correlation(
     """
     model, _ = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0))
     design = model.exog
-    constant = design @ np.linalg.lstsq(design, np.ones(len(design)), rcond=None)[0]
-    require(np.allclose(constant, 1), f"{formula!r} has no intercept, which a correlation needs")
+    require(model.k_constant, f"{formula!r} has no intercept, which a correlation needs")
     left = []
     for values in map(_scaled, _rows(rows[x], rows[y], units)[:2]):
         residuals = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
