@@ -21,7 +21,7 @@ def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
     networks, look = list(runs["network"].unique()), {"sharey": True, "squeeze": False}
     fig, axes = plt.subplots(1, len(networks), figsize=(plotting.width(), 3.6), **look)
     for ax, network in zip(axes[0], networks, strict=True):
-        color = plotting.network_style(network).color
+        color = plotting.network_style(network)["color"]
         for name, words in draws.items():
             group = runs[(runs["network"] == network) & (runs["experiment"] == name)]
             x, y = group[COUNT] - group[COUNT].mean(), group["gap"] - group["gap"].mean()
@@ -79,9 +79,8 @@ def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
     fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 4.0), sharey=True)
     for ax, measure in zip(axes, (COUNT, rival), strict=True):
         for network, group in others.groupby("network", sort=False):
-            style = plotting.network_style(network)
-            look = {"s": 30, "color": style.color, "marker": style.marker}
-            ax.scatter(group[f"by {measure}"], group["gap"], **look, label=network)
+            look = plotting.network_style(network)
+            ax.scatter(group[f"by {measure}"], group["gap"], s=30, **look, label=network)
         ax.plot(ends, ends, color="0.5", linewidth=1)
         ax.set(title=measure, xlabel="predicted gap")
     axes[0].set_ylabel("gap")

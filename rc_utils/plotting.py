@@ -9,7 +9,7 @@ import itertools
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -94,18 +94,12 @@ def width() -> float:
     return mpl.rcParams["figure.figsize"][0]
 
 
-class NetworkStyle(NamedTuple):
-    """Colour and marker of a network, the same on every page."""
-
-    color: str
-    marker: str | tuple[int, int, int]
-
-
-def network_style(name: str) -> NetworkStyle:
-    """Style of a known network; any other name gets one that depends on the name alone."""
-    shape, color = divmod(zlib.crc32(name.encode()), len(_OTHER_COLOURS))
-    other = _OTHER_COLOURS[color], _OTHER_MARKERS[shape % len(_OTHER_MARKERS)]
-    return NetworkStyle(*_NETWORKS.get(name, other))
+def network_style(name: str) -> dict[str, Any]:
+    """{"color", "marker"} of a network, as matplotlib takes them; of an unknown one by its name."""
+    shape, place = divmod(zlib.crc32(name.encode()), len(_OTHER_COLOURS))
+    other = _OTHER_COLOURS[place], _OTHER_MARKERS[shape % len(_OTHER_MARKERS)]
+    color, marker = _NETWORKS.get(name, other)
+    return {"color": color, "marker": marker}
 
 
 def label_of(column: str) -> str:
@@ -131,19 +125,18 @@ def scatter_count_gap(
     ax = plt.subplots()[1] if ax is None else ax
     handles = []
     for network, group in points.groupby("network", sort=False):
-        color, marker = network_style(network)
-        text = network
+        style, text = network_style(network), network
         fits = group["interpolates"].astype(bool)
-        for rows, face in ((group[fits], color), (group[~fits], "none")):
-            look = {"marker": marker, "edgecolor": color, "facecolor": face}
+        for rows, face in ((group[fits], style["color"]), (group[~fits], "none")):
+            look = {"marker": style["marker"], "edgecolor": style["color"], "facecolor": face}
             ax.scatter(rows[x], rows[y], s=50, alpha=0.85, linewidth=1.2, **look)
         r = correlate(group[x], group[y]).value
         if np.isfinite(r):
             text += f", r = {r:.2f}"
             ends = group[x].agg(["min", "max"])
             line = np.polyval(np.polyfit(group[x], group[y], 1), ends)
-            ax.plot(ends, line, color=color, alpha=0.4, linewidth=1.5, zorder=1)
-        handles.append(Line2D([], [], label=text, color=color, marker=marker, linestyle="none"))
+            ax.plot(ends, line, color=style["color"], alpha=0.4, linewidth=1.5, zorder=1)
+        handles.append(Line2D([], [], label=text, **style, linestyle="none"))
     if not points["interpolates"].all():
         look = {"color": "0.3", "marker": "o", "mfc": "none", "linestyle": "none"}
         handles.append(Line2D([], [], label="training accuracy\nbelow 0.99", **look))
