@@ -15,13 +15,13 @@ such as z * (z > 0), do not count.
 
 import copy
 import math
+import re
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.integrate import cumulative_trapezoid, trapezoid
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
 from rc_utils.checks import check_name, require
@@ -92,7 +92,7 @@ def log_path_norm(network, x):
             scale = scale if norm.weight is None else scale * norm.weight
             shift = -norm.running_mean * scale + (0 if norm.bias is None else norm.bias)
             norm.weight, norm.bias = torch.nn.Parameter(scale), torch.nn.Parameter(shift)
-            norm.running_mean, norm.running_var = torch.zeros_like(shift), torch.ones_like(scale)
+            norm.reset_running_stats()  # to a mean of 0 and a variance of 1
             norm.eps = 1e-20  # nothing beside a variance of 1; some versions of torch refuse 0
     for tensor in (*squared.parameters(), *squared.buffers()):
         if tensor.is_floating_point():
@@ -105,13 +105,11 @@ def log_path_norm(network, x):
 
 def check_weights(network):
     """Raise ValueError where the weight of a layer is computed from parameters and is not one."""
-    for name, module in network.named_modules():
-        hooks = {type(hook).__name__ for hook in module._forward_pre_hooks.values()}
-        computed = "WeightNorm" in hooks or any(key.endswith("_orig") for key in module._parameters)
-        found = f"the weight of layer {name!r} is computed (parametrisation, weight norm, pruning)"
+    for name, _ in network.named_parameters():
+        computed = re.search(r"_orig$|weight\w*_g$|parametrizations\.", name)
+        found = f"a weight is computed from {name!r} (parametrisation, weight norm, pruning)"
         advice = "make it plain by remove_parametrizations, remove_weight_norm or prune.remove"
-        plain = not computed and not parametrize.is_parametrized(module)
-        require(plain, f"{found}: {advice} of torch.nn.utils")
+        require(not computed, f"{found}: {advice} of torch.nn.utils")
 
 
 def sharpness(network, x, y, tolerance=0.05):
