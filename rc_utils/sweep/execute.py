@@ -73,13 +73,11 @@ def sweep(campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), co
     campaign = campaign if isinstance(campaign, Campaign) else load_campaign(campaign)
     check_values(campaign)
     check_count("workers", workers, 0)
-    if not scheduler:  # whose workers may have what this machine has not
-        check_device(device)
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
-    if not scheduler:
-        check_data(todo)
+    if not scheduler:  # whose workers may have what this machine has not
+        check_machine(todo, device)
     records.check_writable()
     job = functools.partial(attempt, device=device, compile=compile)
     outcomes = on_dask(todo, job, workers, scheduler) if workers or scheduler else map(job, todo)
@@ -153,8 +151,7 @@ def check_values(campaign):
                 check_name("measure", name, measures.MEASURES)
             # Keys that name a place on this machine are no part of a run.
             require("name" in planned.spec.dataset, "[dataset] has no 'name'")
-            elsewhere = ("device", "data_dir")
-            check_arguments(load_dataset, planned.spec.dataset, "dataset", elsewhere)
+            check_arguments(load_dataset, planned.spec.dataset, "dataset", ("device", "data_dir"))
             given = {"num_classes", "in_channels", "image_size", "seed"} & set(planned.spec.network)
             require(not given, f"the network's {given} come from the dataset or the run")
             check_network(**planned.spec.network)
@@ -172,18 +169,14 @@ def check_values(campaign):
             check_start(record)
 
 
-def check_data(todo):
-    """Raise ValueError for a dataset of planned runs that is not here."""
-    for name in {planned.spec.dataset["name"] for planned in todo}:
-        folder_with(name)
-
-
-def check_device(device):
-    """Raise ValueError for a device that is unknown or not in this machine."""
+def check_machine(todo, device="cpu"):
+    """Raise ValueError for a device, or a dataset of planned runs, that this machine has not."""
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {device!r} cannot be used: {error}") from error
+    for name in {planned.spec.dataset["name"] for planned in todo}:
+        folder_with(name)
 
 
 def plan(campaign, shard=(0, 1)):
@@ -193,7 +186,7 @@ def plan(campaign, shard=(0, 1)):
     ValueError for a dataset that is not here.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
-    check_data(todo)
+    check_machine(todo)
     found = records.find_records(plans)
     complete = {key for key, (old, _) in found.items() if records.is_complete(old, plans[key])}
     by_experiment, seconds = {}, {}
@@ -230,7 +223,9 @@ def verify(campaign, number, seed=0, device="cpu"):
         for key, old in sorted(found.items())
         if old["status"] == "ok" and records.is_complete(old, plans[key])
     ]
-    for key in random.Random(seed).sample(finished, min(number, len(finished))):
+    chosen = random.Random(seed).sample(finished, min(number, len(finished)))
+    check_machine([plans[key] for key in chosen], device)
+    for key in chosen:
         old, (new, _) = found[key], make_record(plans[key], device)
         names = ("train_accuracy", "test_accuracy")
         accuracy = max(abs(old["results"][name] - new["results"][name]) for name in names)
@@ -308,7 +303,6 @@ def main(arguments=None):
 
 
 def _verify(campaign, options):
-    check_device(options.device)
     agree = []
     with torch_threads(1):
         checked = verify(campaign, options.verify, device=options.device)
