@@ -43,6 +43,8 @@ from rc_utils.sweep.campaign import TRAIN_DEFAULTS
 VERDICTS = ("supports", "inconclusive", "contradicts")
 ARGUMENTS = ("proved", "refuted by argument")
 BOUNDS = ("bound", "proved", "refuted")  # kinds of statements
+# What a statement that prints no number claims, by its side.
+CLAIMS = {"above": "positive", "below": "negative", "within": "low", "outside": "other than 0"}
 RESULTS = "RC_BOOK_RESULTS"
 """Environment variable: the file for the results of the page that a build of the book executes."""
 
@@ -222,10 +224,7 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
             by_id.setdefault(result.id, []).append(result)
     theirs, rows = authors_results()["value"], []
     for id_, entry in statements().iterrows():
-        words = {"above": "positive", "below": "negative", "within": "low"}
-        claimed = (
-            "ratio at most 1" if entry.kind in BOUNDS else words.get(entry.side, "other than 0")
-        )
+        claimed = "ratio at most 1" if entry.kind in BOUNDS else CLAIMS[entry.side]
         number, follows = theirs.get(id_, math.nan), ""
         if entry.value and not math.isnan(number):
             decimals = len(entry.value.partition(".")[2])
