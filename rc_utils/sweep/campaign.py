@@ -75,11 +75,9 @@ class PlannedRun:
 
     def also(self, asked):
         """The run with what another experiment asks of it, or a record holds, as well."""
-        both = {key: [] for key in ASKED}
-        for key, items in both.items():
-            for item in self.asked[key] + asked[key]:
-                if item not in items:
-                    items.append(item)
+        both = {}
+        for key, items in self.asked.items():
+            both[key] = items + [item for item in asked[key] if item not in items]
         losses = both["evolution_loss"]
         fault = f"run {self.spec.run_id} is asked for evolution_loss {losses}, and keeps one"
         require(len(losses) < 2, fault)
@@ -303,11 +301,10 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
             experiment = settings_from_dict(Experiment, values, "experiments")
             require(experiment.name not in experiments, "experiments: the name is there twice")
-            for label in experiment.networks:
-                check_name("name in networks", label, networks)
-            for key in ("counts", "evolution_counts"):
+            known = {"networks": networks, "counts": counts, "evolution_counts": counts}
+            for key, names in known.items():
                 for label in getattr(experiment, key):
-                    check_name(f"name in {key}", label, counts)
+                    check_name(f"name in {key}", label, names)
         experiments[experiment.name] = experiment
     changes = {"networks": networks, "counts": counts, "experiments": list(experiments.values())}
     return dataclasses.replace(given, choice=given.choice.strip(), **changes)

@@ -84,10 +84,10 @@ def complete_run(planned, device="cpu", *, compile=False):
                 return old
             planned = with_held(planned, old)
         records.check_writable()
-        was_ok = old is not None and old["status"] == "ok"
         record, states = make_record(planned, device, compile=compile)
+        # The record of a diverged run is complete: one that lacks something is of an ok run.
         kept = f"run {run_id} meets scores that are not finite now; its record is kept as it was"
-        require(not was_ok or record["status"] == "ok", kept)
+        require(old is None or record["status"] == "ok", kept)
         if planned.asked["evolution_weights"] and record["status"] == "ok":
             content = save(states)
             write_atomically(weights_path(run_id), content)
