@@ -2,9 +2,9 @@
 
 import collections.abc
 import contextlib
-import dataclasses
 import difflib
 import functools
+import inspect
 import math
 import numbers
 import types
@@ -60,24 +60,24 @@ def check_count(name, value, minimum):
     return int(value)
 
 
-def settings_from_dict(cls, values, where):
+def settings_from_dict(cls, values, where, **others):
     """Instance of the dataclass `cls` from a mapping, such as a table of a TOML file.
 
-    Raises ValueError that names the key, with `where` in front: unknown, missing, of a wrong type.
+    others: fields that the mapping may not have. Raises ValueError that names the key, with `where`
+    in front: unknown, missing, of a wrong type.
     """
     require(isinstance(values, dict), f"{where} must be a table, got {values!r}")
-    checked = check_arguments(cls, values, where)
-    for field in dataclasses.fields(cls):
-        needed = field.default is field.default_factory is dataclasses.MISSING
-        require(field.name in values or not needed, f"{where} has no {field.name!r}")
-    return cls(**checked)
+    return cls(**check_arguments(cls, values, where, others), **others)
 
 
 def check_arguments(function, values, where, without=()):
-    """`values` as arguments of `function` by key and type, but for those in `without`."""
+    """`values` as arguments of `function`, by key and type; none is missing but those `without`."""
     hints = _type_hints(function)
     check_keys(where, values, hints.keys() - {"return", *without})
-    return {key: checked_value(v, hints[key], f"{where}.{key}") for key, v in values.items()}
+    checked = {key: checked_value(v, hints[key], f"{where}.{key}") for key, v in values.items()}
+    with naming(where):
+        inspect.signature(function).bind(**checked, **dict.fromkeys(without))
+    return checked
 
 
 _type_hints = functools.cache(typing.get_type_hints)

@@ -17,7 +17,6 @@ import numpy as np
 
 from rc_utils.checks import (
     check_count,
-    check_keys,
     check_name,
     naming,
     require,
@@ -284,9 +283,8 @@ def load_campaign(name):
 
 def parse_campaign(table, name, folder=pathlib.Path()):
     """Campaign from the parsed TOML `table`; raises ValueError as `load_campaign`."""
-    keys = {field.name for field in dataclasses.fields(Campaign)} - {"name", "folder", "only"}
-    check_keys(f"campaign {name}", table, keys)
-    given = settings_from_dict(Campaign, table | {"name": name, "folder": folder}, name)
+    own = {"name": name, "folder": folder, "only": ()}
+    given = settings_from_dict(Campaign, table, f"campaign {name}", **own)
     networks, counts, experiments = {}, {}, {}
     for label, options in given.networks.items():
         others = {key: value for key, value in options.items() if key != "architecture"}

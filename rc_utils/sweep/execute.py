@@ -150,7 +150,6 @@ def check_values(campaign):
                 require(name not in records.RUN_COLUMNS, taken)
                 check_name("measure", name, measures.MEASURES)
             # Keys that name a place on this machine are no part of a run.
-            require("name" in planned.spec.dataset, "[dataset] has no 'name'")
             check_arguments(load_dataset, planned.spec.dataset, "dataset", ("device", "data_dir"))
             given = {"num_classes", "in_channels", "image_size", "seed"} & set(planned.spec.network)
             require(not given, f"the network's {given} come from the dataset or the run")
