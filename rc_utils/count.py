@@ -3,17 +3,14 @@
 import argparse
 import glob
 import importlib
-import inspect
 import pathlib
 import sys
 
 import numpy as np
-import torch
 
 from rc_utils import correlation
 from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
-from rc_utils.counting.sampling import precision_of
 
 _KEYS = ("x_train", "x", "points", "images")
 
@@ -24,8 +21,8 @@ def load_model(name):
     - "module:name": a torch module, scikit-learn classifier or function of a batch.
     - a file ".onnx" (needs onnxruntime); "model.onnx:scores" names one of several outputs.
 
-    Raises ValueError for another name and for what makes a model, and what the import of a module
-    and onnxruntime raise; AttributeError where the module has no such name.
+    Raises ValueError for another name, and what the import of a module and onnxruntime raise;
+    AttributeError where the module has no such name.
     """
     if name.endswith(".onnx") or ".onnx:" in name:
         stem, _, output = name.partition(".onnx")
@@ -33,11 +30,7 @@ def load_model(name):
     module, _, attribute = name.partition(":")
     known = "neither module:name nor a file .onnx; name weights by a module that loads them"
     require(module and attribute.isidentifier(), f"model {name!r} is {known}")
-    model = getattr(importlib.import_module(module), attribute)
-    takes_nothing = inspect.isfunction(model) and not inspect.signature(model).parameters
-    makes = isinstance(model, type) or takes_nothing
-    require(not makes, f"{name} makes a model and is none: name what it makes")
-    return model
+    return getattr(importlib.import_module(module), attribute)
 
 
 def _onnx(path, output=""):
@@ -68,7 +61,7 @@ def load_points(path, key=None, image_size=None):
     path = pathlib.Path(path)
     points = _images_in(path, image_size) if path.is_dir() else _array_in(path, key)
     if points.dtype != np.uint8:
-        return points.astype(np.float64 if precision_of(points) == torch.float64 else np.float32)
+        return points.astype(np.result_type(points.dtype, np.float32))
     images = points[..., None] if points.ndim == 3 else points
     fits = images.ndim == 4 and images.shape[-1] in (1, 3, 4)
     expected = "expected (N, H, W) or (N, H, W, C), C = 1, 3 or 4"
