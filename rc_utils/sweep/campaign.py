@@ -88,7 +88,7 @@ class Experiment:
     """Settings of a grid for some networks and seeds; one `[[experiments]]` table.
 
     Attributes:
-        seeds: a list for all networks, or one for each: {ResNet18 = [0, 1, 2], SENet18 = [0]}.
+        seeds: a list for all networks, or one for each (as is kept): {MLP = [0, 1], VGG19 = [0]}.
         grid: lists of training settings, of which every combination is run.
         ranges: training settings, [low, high] between which every seed draws a value of its own,
             log-uniformly; a whole number where the setting is one.
@@ -123,13 +123,15 @@ class Experiment:
     evolution_weights: bool = False
 
     def __post_init__(self):
-        different = sorted(set(self.networks) ^ set(self.seeds_by_network))
+        if not isinstance(self.seeds, dict):
+            object.__setattr__(self, "seeds", dict.fromkeys(self.networks, self.seeds))
+        different = sorted(set(self.networks) ^ set(self.seeds))
         require(not different, f"seeds must list each of its networks once, see {different}")
         for key, ends in self.ranges.items():
             fits = len(ends) == 2 and 0 < ends[0] <= ends[1]
             require(fits, f"ranges.{key} is no [low, high] above 0")
         lists = {"networks": self.networks}
-        lists |= {f"seeds of {label}": values for label, values in self.seeds_by_network.items()}
+        lists |= {f"seeds of {label}": values for label, values in self.seeds.items()}
         lists |= {f"grid.{key}": values for key, values in self.grid.items()}
         given = {"seed", *self.ranges} & set(self.grid)
         require(not given, f"{given} in grid is set by seeds or ranges")
@@ -142,17 +144,11 @@ class Experiment:
         looks = self.evolution_epochs or self.evolution_loss or not asked
         require(looks, "what evolution_* ask for needs evolution_epochs or evolution_loss")
 
-    @property
-    def seeds_by_network(self):
-        """The seeds of each network, by its label."""
-        one_for_each = isinstance(self.seeds, dict)
-        return self.seeds if one_for_each else dict.fromkeys(self.networks, self.seeds)
-
     def settings(self):
         """(network label, training settings) of every run, all networks of a seed first."""
-        for seed in dict.fromkeys(itertools.chain(*self.seeds_by_network.values())):
+        for seed in dict.fromkeys(itertools.chain(*self.seeds.values())):
             for label in self.networks:
-                if seed in self.seeds_by_network[label]:
+                if seed in self.seeds[label]:
                     for values in itertools.product(*self.grid.values()):
                         yield label, dict(zip(self.grid, values, strict=True)) | self.drawn(seed)
 
