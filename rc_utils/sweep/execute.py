@@ -7,7 +7,6 @@ In this process by default, on local worker processes with --workers, on a Dask 
 import argparse
 import dataclasses
 import functools
-import logging
 import random
 import sys
 import traceback
@@ -32,7 +31,7 @@ from rc_utils.sweep.run import check_start, complete_run, make_record, torch_thr
 ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE = 0.04, 0.12, 0.36
 DASK_SETTINGS = {
     "distributed.worker.daemon": False,
-    "distributed.logging.distributed": "error",
+    "distributed.logging.distributed": "error",  # it warns of workers that take seconds to end
     # A worker that is suspended, as laptops and shared machines do, is not a dead worker.
     "distributed.scheduler.worker-ttl": None,
     # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in
@@ -115,11 +114,10 @@ def attempt(planned, device="cpu", compile=False):
 def on_dask(todo, job, workers, scheduler):
     """Outcomes of `job` for planned runs as they are finished; a killed worker's go to another."""
     import dask
+
+    dask.config.set(DASK_SETTINGS)  # of which the import takes the level of logging
     from distributed import Client, as_completed
 
-    dask.config.set(DASK_SETTINGS)
-    # It warns of workers that take seconds to end.
-    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
     local = {"n_workers": min(workers, len(todo)), "threads_per_worker": 1, "memory_limit": 0}
     local |= {"dashboard_address": "127.0.0.1:0"}
     with Client(scheduler, **{} if scheduler else local) as client:
@@ -256,8 +254,7 @@ def _parser():
     parser = argparse.ArgumentParser(prog="python -m rc_utils.sweep", description=description)
     add, add_one = parser.add_argument, parser.add_mutually_exclusive_group().add_argument
     add("campaign", help="name of a folder in campaigns/, or the path of one")
-    workers = "local worker processes (default: this process alone)"
-    add("--workers", type=int, default=0, help=workers)
+    add("--workers", type=int, default=0, help="local worker processes; 0, this process alone")
     add("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
     add("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
     nth = "every N-th run, from the i-th on (i < N)"
@@ -282,8 +279,7 @@ def main(arguments=None):
         if options.plan or options.freeze or options.verify is not None:
             check_values(campaign)  # a sweep does so itself
         if options.plan:
-            for line in plan(campaign, options.shard):
-                print(line, flush=True)
+            print("\n".join(plan(campaign, options.shard)))
             return 0
         if options.freeze:
             path, number = records.freeze(campaign)

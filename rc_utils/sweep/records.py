@@ -28,15 +28,15 @@ from rc_utils.sweep.campaign import (
 from rc_utils.training.config import TrainConfig
 
 INTERPOLATES = 0.99
+KEYS = {"status", "results", "measures", "counts", "evolution", "provenance"}
+RESULTS = ("train_accuracy", "test_accuracy", "train_loss", "test_loss")
 # Columns that every table of runs has beside the counts and the measures.
 RUN_COLUMNS = (
     *("run_id", "campaign", "experiment", "network", "cell", "origin", "status"),
     *TRAIN_DEFAULTS,
-    *("train_accuracy", "test_accuracy", "train_loss", "test_loss", "gap", "interpolates"),
-    *("count", "count_std_error", "seconds_train", "seconds_count"),
+    *RESULTS,
+    *("gap", "interpolates", "count", "count_std_error", "seconds_train", "seconds_count"),
 )
-KEYS = {"status", "results", "measures", "counts", "evolution", "provenance"}
-RESULTS = {"train_accuracy", "test_accuracy", "train_loss", "test_loss"}
 
 
 def record_path(run_id):
@@ -79,7 +79,7 @@ def _trusted(text, where, run_id=None):
         expected = spec_of(record).run_id
         same = record["run_id"] == expected and run_id in (None, expected)
         require(same, f"its settings are those of run {expected}")
-        missing = KEYS - record.keys() or RESULTS - record["results"].keys()
+        missing = KEYS - record.keys() or set(RESULTS) - record["results"].keys()
         require(not missing, f"it has no {missing}")
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         advice = "delete this record alone and run the sweep again"

@@ -145,8 +145,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     module = getattr(NETWORKS.get(spec.network["name"]), "__module__", "")
     if not module.startswith("rc_utils."):
         record["start"] = start_of(spec)
-    names = ("train_accuracy", "test_accuracy", "train_loss", "test_loss")
-    results = {name: _as_json(getattr(run, name)) for name in names}
+    results = {name: _as_json(getattr(run, name)) for name in records.RESULTS}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
     record["evolution"] = list(run.measurements.values())
     execution = {"compile": True} if compile else {}
