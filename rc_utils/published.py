@@ -90,16 +90,38 @@ def _claimed(entry):
     return centre - entry.smallest, centre + entry.smallest
 
 
-def verdict(
-    entry: pd.Series, value: float, low: float = math.nan, high: float = math.nan
-) -> tuple[str, str]:
-    """Verdict on our `value` with interval [`low`, `high`], and a sentence that says why.
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """Result of ours for the published statement `id`; NaN stands for a number that cannot be had.
 
-    By this module's rule on `entry`, a row of `statements`. NaN for `value` means that we have
-    none. A bound is judged by its largest ratio where that has no interval.
+    `low` and `high` bound `value`, `n` counts what the value rests on (settings unless `detail`
+    says otherwise). A NaN `value` with a `detail` says why there is none. `same_as` is the id of
+    the statement whose result this one repeats, since here both are measured alike; it counts as no
+    verdict where that result is there and has the same number over as many settings.
     """
+
+    id: str
+    campaign: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    n: int = 0
+    detail: str = ""
+    same_as: str = ""
+
+
+def verdict(entry: pd.Series, result: Result) -> tuple[str, str]:
+    """Verdict on a result of ours, and a sentence that says why.
+
+    By this module's rule on `entry`, a row of `statements`. A bound is judged by its largest ratio
+    where that has no interval.
+    """
+    value, low, high = result.value, result.low, result.high
     if math.isnan(value):
-        return "no result", "no result of ours yet"
+        why = "no result of ours yet"
+        if entry.kind == "level" and not result.campaign:
+            why = "a level, which only the paper's own setting can test"
+        return "no result", result.detail or why
     if entry.kind == "proved":
         if value <= 1:
             return "proved", f"no case exceeds it (largest ratio {value:.3g}), and none can"
@@ -126,26 +148,6 @@ def verdict(
     if apart:
         return "contradicts", f"no part of our interval lies {words}"
     return "inconclusive", f"only a part of our interval lies {words}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """Result of ours for the published statement `id`; NaN stands for a number that cannot be had.
-
-    `low` and `high` bound `value`, `n` counts what the value rests on (settings unless `detail`
-    says otherwise). A NaN `value` with a `detail` says why there is none. `same_as` is the id of
-    the statement whose result this one repeats, since here both are measured alike; it counts as no
-    verdict where that result is there and has the same number over as many settings.
-    """
-
-    id: str
-    campaign: str
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-    n: int = 0
-    detail: str = ""
-    same_as: str = ""
 
 
 def correlation_result(
@@ -231,15 +233,11 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
             difference = round(number, decimals) - float(entry.value)
             follows = "yes" if abs(difference) < 1e-9 else "no"
         for result in by_id.get(id_) or [Result(id_, "", math.nan)]:
-            label, why = verdict(entry, result.value, result.low, result.high)
+            label, why = verdict(entry, result)
             repeats = any(_same_number(result, other) for other in by_id.get(result.same_as, []))
-            if label == "no result":
-                if entry.kind == "level" and not result.campaign:
-                    why = "a level, which only the paper's own setting can test"
-                why = result.detail or why
-            elif repeats:
+            if label != "no result" and repeats:
                 why = f"the number of {result.same_as} but for rounding and sign, not counted again"
-            elif result.detail:
+            elif label != "no result" and result.detail:
                 why = f"{why} ({result.detail})"
             ours = interval_text(result.value, result.low, result.high)
             rows.append({

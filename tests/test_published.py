@@ -76,7 +76,7 @@ def test_the_smallest_effect_belongs_to_the_kind_and_the_side_to_the_printed_num
     (statement("refuted", "below", 1), (np.inf,), "refuted by argument"),
 ])  # fmt: skip
 def test_verdict(entry, ours, label):
-    found, why = verdict(entry, *ours)
+    found, why = verdict(entry, Result("study/made up", "", *ours))
     assert found == label
     assert why
 

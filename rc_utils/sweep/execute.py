@@ -215,12 +215,9 @@ def verify(campaign, number, seed=0, device="cpu"):
     check_count("number", number, 1)
     plans = campaign.runs()
     found = {key: old for key, (old, _) in records.find_records(plans).items()}
-    finished = [
-        key
-        for key, old in sorted(found.items())
-        if old["status"] == "ok" and records.is_complete(old, plans[key])
-    ]
-    chosen = random.Random(seed).sample(finished, min(number, len(finished)))
+    trained = sorted(key for key, old in found.items() if old["status"] == "ok")
+    complete = [key for key in trained if records.is_complete(found[key], plans[key])]
+    chosen = random.Random(seed).sample(complete, min(number, len(complete)))
     check_machine([plans[key] for key in chosen], device)
     for key in chosen:
         old, (new, _) = found[key], make_record(plans[key], device)
