@@ -88,9 +88,7 @@ def refine(look, samples, suspects):
             return samples
         middle = (samples.position[left] + samples.position[left + 1]) // 2
         pairs = zip(samples, look(samples.segment[left], middle), strict=True)
-        joined = [np.concatenate(pair) for pair in pairs]
-        order = np.lexsort((joined[1], joined[0]))  # by segment, then position
-        samples = Samples(*[values[order] for values in joined])
+        samples = Samples(*[np.insert(old, left + 1, new, axis=0) for old, new in pairs])
 
 
 def hiding_places(samples):

@@ -211,14 +211,11 @@ def training_layout(
 
 def check_outputs(network, data):
     """Raise ValueError unless each image has a score for each class, a function of it alone."""
-    images = data.x_train[:NUM_PROBED]
-    with undisturbed(network, images.device):
-        shape = tuple(getattr(network(images), "shape", ()))
-    n, classes = len(images), data.num_classes
-    found = f"{type(network).__name__} makes an output of shape {shape} of {n} images"
-    fits = len(shape) == 2 and shape[0] == n and shape[1] >= classes
-    require(fits, f"{found}; expected ({n}, {classes}) or more, a score for each class")
-    probed(as_classifier(network, images), images)
+    images, classes = data.x_train[:NUM_PROBED], data.num_classes
+    outputs = probed(as_classifier(network, images), images).outputs
+    found = f"{type(network).__name__} makes outputs of shape {outputs.shape[1:]} for each image"
+    fits = outputs.ndim == 2 and outputs.shape[1] >= classes
+    require(fits, f"{found}; expected ({classes},) or more, a score for each class")
 
 
 def _epochs(network, step, data, config, progress):
