@@ -24,6 +24,7 @@ NON_FINITE = -(2**31)
 # Labels tell less than scores: a random one differs at a few points in a hundred.
 NUM_PROBED, NUM_PROBED_LABELS, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 240, 1e-5, 1e-4
 ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
+ONE_SCORE = "the model returns one number per point, whose sign is to be its label"
 # What torch, cuDNN and cuBLAS say where memory runs out.
 OUT_OF_MEMORY_WORDS = (
     "out of memory", "not enough memory", "can't allocate memory", "alloc_failed",
@@ -99,11 +100,6 @@ def as_classifier(model, points, names=None):
         expected = "expected a torch module, a scikit-learn classifier or a callable"
         method = ", such as its predict_proba" if hasattr(model, "predict_proba") else ""
         raise TypeError(f"model is a {type(model).__name__}; {expected}{method}")
-    if hasattr(model, "__sklearn_tags__") and getattr(model, "classes_", None) is None:
-        from sklearn.base import is_regressor
-
-        advice = "give a function of a batch that says the label"
-        require(not is_regressor(model), f"the {type(model).__name__} is a regressor: {advice}")
     call = _predict_of(model) if predicts else model
     device = torch.device("cpu") if predicts else device
     takes_arrays = predicts or isinstance(points, np.ndarray)
@@ -129,6 +125,10 @@ def require_weights(module):
 def _predict_of(model):
     """The method `predict` of an estimator; names of classes as their positions in `classes_`."""
     if getattr(model, "classes_", None) is None:
+        tags = getattr(model, "__sklearn_tags__", None)
+        predicts_labels = tags is None or tags().estimator_type != "regressor"
+        advice = "give a function of a batch that says the label"
+        require(predicts_labels, f"the {type(model).__name__} is a regressor: {advice}")
         return model.predict
     several = np.ndim(model.classes_[0]) > 0
     require(not several, "the classifier predicts several labels for a point: count one of them")
@@ -164,18 +164,17 @@ def read_outputs(classifier, batch_of, total, read):
                 if size == 1:
                     fault = f"out of memory for a single point on {classifier.device}"
                     raise MemoryError(f"{fault}: {error}") from error
-                part = None
-            if part is None:
-                # Freed here, after the exception and the frames it holds are gone.
-                torch.cuda.empty_cache()
                 chunk = size // 2
+            else:
+                if values is None:
+                    # A small tensor kept from every batch would keep its memory from being reused.
+                    values = part.new_empty((total, *part.shape[1:]))
+                values[done : done + size] = part
+                done += size
+                classifier.tick(size)
                 continue
-            if values is None:
-                # A small tensor kept from every batch would keep its memory from being reused.
-                values = part.new_empty((total, *part.shape[1:]))
-            values[done : done + size] = part
-            done += size
-            classifier.tick(size)
+            # Freed here, after the exception and the frames it holds are gone.
+            torch.cuda.empty_cache()
     return values
 
 
@@ -319,16 +318,15 @@ def require_sign(classifier):
     outputs = classifier.outputs
     if outputs.shape[1:] != (1,) or not np.isfinite(outputs).all():
         return classifier
-    is_whole, values = not (outputs % 1).any(), np.unique(outputs)
-    if values[0] >= 0:
-        found = "the model returns one number per point, whose sign is to be its label: none is < 0"
-        advice = "of probabilities give both columns, or logits; return labels as integers"
-        require(values[-1] > 1 and not is_whole, f"{found}; {advice}")
-    is_sign = 0 not in values and len(values) < 3
-    found = "the model returns one whole number per point, and its sign is to be the label: return"
-    advice = "labels as integers, or whether the score is positive"
-    # From 2^23 on every float32 is whole.
-    require(not is_whole or is_sign or np.abs(values).max() >= 2**23, f"{found} {advice}")
+    values = np.unique(outputs)
+    is_probability = values[0] >= 0 and values[-1] <= 1
+    # Whole scores may be two votes, or large: from 2^23 on every float32 is whole.
+    are_votes = 0 not in values and len(values) < 3
+    may_be_whole = values[0] < 0 and (are_votes or np.abs(values).max() >= 2**23)
+    is_label = _are_whole(values) and not may_be_whole
+    fault = f"{ONE_SCORE}, but it looks like a probability or a label"
+    advice = "of probabilities give both columns, or logits; return labels as integers"
+    require(not is_probability and not is_label, f"{fault}: {advice}")
     return classifier
 
 

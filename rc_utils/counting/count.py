@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting.classifier import (
+    ONE_SCORE,
     as_classifier,
     classifier_inside,
     label_lattice,
@@ -165,10 +166,7 @@ def region_count(
         "strategy": strategy, "coarse": coarse,
     }  # fmt: skip
     counts, is_one_score = np.concatenate(found), classifier.outputs.shape[1:] == (1,)
-    fault = (
-        "the model returns one number per point, whose sign is to be its label: it never changes"
-    )
-    require(counts.max() > 1 or not is_one_score, fault)
+    require(counts.max() > 1 or not is_one_score, f"{ONE_SCORE}: it never changes")
     return RegionCount(counts, sum(evaluations), settings)
 
 
