@@ -352,10 +352,14 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     polygons, labels, places = [], [], mesh.places
     for element in mesh.elements:
         scores = mesh.scores[element]
-        highest = np.unique(scores.argmax(1))
-        # A label that another one exceeds at all corners is nowhere the highest.
-        exceeded = (scores[:, highest, None] > scores[:, None]).all(0).any(0)
-        possible = highest if len(highest) == 1 else np.flatnonzero(~exceeded)
+        possible = np.unique(scores.argmax(1))
+        if len(possible) > 1:
+            # A label that another one exceeds at all corners is nowhere the highest. Of labels with
+            # the same scores, the first wins.
+            exceeded = (scores[:, possible, None] > scores[:, None]).all(0).any(0)
+            possible = np.flatnonzero(~exceeded)
+            _, first = np.unique(scores[:, possible], axis=1, return_index=True)
+            possible = possible[np.sort(first)]
         for label in possible:
             polygon = part_won(scores[:, [label]] - scores[:, possible])
             if len(polygon) > 2:
