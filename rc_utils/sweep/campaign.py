@@ -88,7 +88,8 @@ class Experiment:
     """Settings of a grid for some networks and seeds; one `[[experiments]]` table.
 
     Attributes:
-        seeds: a list for all networks, or one for each (as is kept): {MLP = [0, 1], VGG19 = [0]}.
+        seeds: a list for all networks, or one for each, {MLP = [0, 1], VGG19 = [0]}; kept as the
+            latter.
         grid: lists of training settings, of which every combination is run.
         ranges: training settings, [low, high] between which every seed draws a value of its own,
             log-uniformly; a whole number where the setting is one.
