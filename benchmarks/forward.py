@@ -83,8 +83,8 @@ def bare_forward(network, points, batch_size):
 
 
 def ways_to_pass(network, points):
-    """Functions that pass the points in batches of three sizes."""
-    for size in (50, 100, 400):
+    """Functions that pass the points in batches of four sizes."""
+    for size in (25, 50, 100, 400):
         yield lambda size=size: bare_forward(network, points, size)
 
 

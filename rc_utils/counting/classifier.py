@@ -49,6 +49,7 @@ class Classifier:
     tick: Callable = int  # called with the number of points that were evaluated
     batch_size: int | None = None
     outputs: np.ndarray | None = None  # of the points with which it was probed
+    layer_bytes: int = 1  # the most that an operation makes of one point
 
     def __call__(self, batch):
         """Labels or scores of a batch, as `as_classifier` says; ValueError for another output."""
@@ -179,10 +180,11 @@ def read_outputs(classifier, batch_of, total, read):
 
 
 def default_chunk(num_features, classifier):
-    """Points in one forward pass, by the size of a point alone: one machine gives the same bits."""
+    """Points in one forward pass, by sizes alone: one machine gives the same bits."""
     num_bytes = 4 * num_features
-    # On a CPU small networks are fastest where a layer's output stays in the cache.
-    most, memory = min(4096, max(32, (5 << 18) // num_bytes)), 8 << 20
+    # On a CPU networks are fastest where a layer's output stays in the cache.
+    cached = max(4, (12 << 20) // classifier.layer_bytes)
+    most, memory = min(4096, max(32, (5 << 18) // num_bytes), cached), 8 << 20
     if classifier.per_call_cost:
         most, memory = 65536, 32 << 20
     elif classifier.device.type != "cpu":
@@ -193,10 +195,10 @@ def default_chunk(num_features, classifier):
 def probed(classifier, points, batch_size=None):
     """The classifier, after a look at whether it is a function of one point; else ValueError.
 
-    `points` (n, *shape), repeated up to a dozen, are evaluated twice, in another order, in smaller
-    batches, two alone, and once while operations in half precision are looked for. Parameters and
-    buffers are compared, and set back where the model has changed them. A batch size of up to 64 is
-    kept here, for models that take no other.
+    `points` (n, *shape), repeated up to a dozen, are evaluated twice, in another order, while its
+    operations are watched, in smaller batches, and two alone. Parameters and buffers are compared,
+    and set back where the model has changed them. A batch size of up to 64 is kept here, for models
+    that take no other.
     """
     if batch_size is not None:
         batch_size = check_count("batch_size", batch_size, 1)
@@ -210,18 +212,17 @@ def probed(classifier, points, batch_size=None):
         how = (lambda start, stop: chosen[start:stop], len(order), torch.Tensor.cpu)
         return read_outputs(in_batches, *how).numpy()
 
-    module, watch = classifier.module, HalfPrecision()
+    module, watch, others = classifier.module, Watch(size), []
     state = [] if module is None else [*module.parameters(), *module.buffers()]
     before = [tensor.detach().clone() for tensor in state]
     # In one call, since each call of `read_outputs` begins in the same random state.
     first, again = np.split(outputs(order.repeat(2), size), 2)
-    others = [outputs(order.flip(0), size)[::-1]]
+    with contextlib.suppress(Exception), watch:  # some compiled models cannot be watched
+        others.append(outputs(order.flip(0), size)[::-1])
     for fewer, some in ((max(1, size // 2), order), (1, order[:2])):
         # A model that takes no smaller batch says so where it gets one.
         with contextlib.suppress(Exception):
             others.append(outputs(some, fewer))
-    with contextlib.suppress(Exception), watch:  # some compiled models cannot be watched
-        outputs(order, size)
     changed = False
     for tensor, old in zip(state, before, strict=True):
         if not torch.equal(tensor.nan_to_num(), old.nan_to_num()):
@@ -241,22 +242,30 @@ def probed(classifier, points, batch_size=None):
         "quantisation, or operations along the first axis?",
     )
     fault = f"{name} computes in half precision, as by autocast inside"
-    require(not watch.found, f"{fault}; {ROUNDED}")
+    require(not watch.rounds, f"{fault}; {ROUNDED}")
     if first.ndim == 2:
         _require_digits(points.cpu().numpy(), first, name)
-    return dataclasses.replace(classifier, batch_size=batch_size, outputs=first)
+    found = {"outputs": first, "layer_bytes": max(1, watch.largest)}
+    return dataclasses.replace(classifier, batch_size=batch_size, **found)
 
 
-class HalfPrecision(TorchDispatchMode):
-    """Notes whether an operation inside the block gives numbers of 16 bits or fewer."""
+class Watch(TorchDispatchMode):
+    """Notes what operations make of a batch of `number` points inside the block.
 
-    found = False
+    rounds: whether it is numbers of 16 bits or fewer. largest: the most bytes for one point.
+    """
+
+    def __init__(self, number):
+        super().__init__()
+        self.number, self.rounds, self.largest = number, False, 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         output = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(output):
             if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
-                self.found = self.found or tensor.itemsize < 4
+                self.rounds = self.rounds or tensor.itemsize < 4
+                if tensor.shape[:1] == (self.number,):
+                    self.largest = max(self.largest, tensor.nbytes // self.number)
         return output
 
 
