@@ -14,10 +14,10 @@
     const text = (row, name) => row.cells[names.indexOf(name)].textContent.trim();
     const found = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
     const values = (name) => [...new Set(rows.map((row) => text(row, name)))];
-    const verdicts = values("Verdict");
+    const verdicts = values("Verdict"), styled = (verdict) => `rc-${verdict.replaceAll(" ", "-")}`;
     for (const row of rows) {
       [...row.cells].forEach((cell, k) => { cell.dataset.label = names[k]; });
-      row.cells[names.indexOf("Verdict")].classList.add(`rc-verdict-${verdicts.indexOf(text(row, "Verdict")) % 9}`);
+      row.cells[names.indexOf("Verdict")].classList.add(styled(text(row, "Verdict")));
     }
 
     const search = make("input", { type: "search", autocomplete: "off" });
@@ -49,7 +49,7 @@
       const shown = rows.filter((row) => !(row.hidden = !fits(row)));
       const counts = verdicts.map((verdict) => shown.filter((row) => text(row, "Verdict") === verdict).length);
       status.textContent = `${shown.length} of ${rows.length} rows are shown.`;
-      const part = (name, k, ...inside) => make(name, { className: `rc-verdict-${k % 9}` }, ...inside);
+      const part = (name, k, ...inside) => make(name, { className: styled(verdicts[k]) }, ...inside);
       bar.replaceChildren(...counts.map((count, k) => {
         const piece = part("span", k);
         piece.style.flexGrow = count;
