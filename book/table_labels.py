@@ -33,7 +33,10 @@ def marked(found):
     width = sum(2 + max(map(len, column)) for column in zip(*longest, strict=False))
     if (width <= PHONE) if is_frame else (len(rows[0]) < 3 or in_front):
         return found[0]
-    heads = [head.replace('"', "&quot;") for head in rows[0][in_front:]]
-    labels = itertools.cycle(f'<td data-label="{head}"' for head in heads)
-    table = re.sub("<td", lambda _: next(labels), found[0])
+    heads = ['data-label="{}"'.format(head.replace('"', "&quot;")) for head in rows[0]]
+    labels, (head, mark, body) = itertools.cycle(heads[in_front:]), found[0].partition("<tbody>")
+    body = re.sub("<td", lambda cell: f"{cell[0]} {next(labels)}", body)
+    if in_front == 1:
+        body = body.replace("<th", f"<th {heads[0]}")
+    table = head + mark + body
     return re.sub('class="(table|dataframe)"', r'class="\1 rc"', table, count=1)
