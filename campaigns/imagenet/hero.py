@@ -160,7 +160,7 @@ def shown_table(results):
         bounds = results[[column, f"{column}_low", f"{column}_high"]].to_numpy()
         shown[head] = [interval_text(*row) if np.ptp(row) else "–" for row in bounds]
     shown["segments"] = results["segments"].astype(str)
-    shown["evaluations"] = results["evaluations"].round(1).astype(str)
+    shown["evaluations a segment"] = results["evaluations"].round(1).astype(str)
     table = pd.DataFrame(shown).set_axis(results["network"].str.removeprefix("EfficientNet-")).T
     return table.rename_axis(index="network", columns=None).reset_index()
 
@@ -194,8 +194,9 @@ def caption(number, regions):
     """The picture and its caption in Markdown, for the first page."""
     shown = "```{raw} html\n:file: _static/hero.svg\n```"
     told = (
-        "*EfficientNet-Lite0, an ImageNet network, between a cat, a cup of coffee and a rocket: "
-        f"{number} classes in {regions} regions. [Photographs](guide/your_model).*"
+        "*EfficientNet-Lite0 (ImageNet) between a cat, coffee and a rocket: "
+        f"{number} classes in {regions} regions. "
+        "[Photographs](guide/your_model.md#a-pretrained-imagenet-network).*"
     )
     return "\n\n".join([START, shown, told, END])
 
