@@ -30,7 +30,7 @@ def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
     """
     campaign = load_campaign(name)
     counted = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
-    require(counted, f"campaign {name!r} counts at no epoch during training")
+    require(counted, f"campaign {name!r} counts at no epoch during training: give another")
     chosen = counted[0]
     network = network or chosen.networks[0]
     check_name(f"network of experiment {chosen.name!r}", network, chosen.networks)

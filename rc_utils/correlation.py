@@ -71,8 +71,7 @@ def interval_text(value: float, low: float = math.nan, high: float = math.nan) -
         return f"{value:.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2g}"
     width = high - low if high - low > 1e-9 * abs(value) else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
-    if abs(value) >= 0.01:
-        decimals = min(decimals, 3)
+    decimals = min(decimals, 3 if abs(value) >= 0.01 else 12)
     # Adding zero turns -0.0 into 0.0.
     numbers = [f"{round(v, decimals) + 0.0:.{decimals}f}" for v in (value, low, high)]
     return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"

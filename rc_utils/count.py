@@ -181,7 +181,10 @@ def main(argv=None):
         print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
         print(count)
         resolution = args["resolution"] if args["dim"] == 1 else None
-        draw(model, points, output, args["seed"], resolution, args["batch_size"])
+        try:
+            draw(model, points, output, args["seed"], resolution, args["batch_size"])
+        except ValueError as error:  # so few points may look like what is refused
+            output = f"none ({error})"
     except Exception as error:  # onnxruntime, zipfile, NumPy and models share no class of theirs
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1

@@ -1,7 +1,7 @@
 """Every code block of the README and of the guide is run in a folder of its own, or checked.
 
-A comment before a block says which (`% test: run` in the book, `<!-- test: run -->` in the README;
-words in brackets say why); without one it is checked:
+A comment before a block says which (`<!-- test: run -->`; words in brackets say why); without one
+it is checked:
 
     run         Python is executed, blocks of a page in one namespace; commands in this process
     parse       Python compiles, imports exist, calls of the package fit; arguments are taken
@@ -35,7 +35,7 @@ from rc_utils.sweep import execute as sweep
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "book" / "downloads.md"]
 PAGES += sorted((ROOT / "book" / "guide").glob("*.md"))
-_MARK = r"^(?:% |<!-- )test: (\w+)(?: ([\w./]+))?[^\n]*\n"
+_MARK = r"^<!-- test: (\w+)(?: ([\w./]+))?[^\n]*\n"
 _BLOCK = re.compile(rf"(?:{_MARK})?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

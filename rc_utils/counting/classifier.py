@@ -311,13 +311,13 @@ def classifier_inside(model, vertices, batch_size=None):
 
 
 def probed_inside(classifier, corners, batch_size=None):
-    """`probed` inside simplices with corners (B, d + 1, *shape), at more points for labels."""
+    """`probed` inside simplices with corners (B, d + 1, *shape), at more points for one score."""
     for number in (NUM_PROBED, NUM_PROBED_LABELS):
         simplex = torch.arange(number) % len(corners)
         weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), number)
         points = points_inside(corners, simplex, torch.from_numpy(weights).to(corners))
         found = probed(classifier, points, batch_size)
-        if found.outputs.ndim > 1:
+        if found.outputs.shape[1:] > (1,):  # labels and a single score tell less
             break
     return found
 

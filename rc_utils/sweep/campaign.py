@@ -268,14 +268,14 @@ def load_campaign(name):
     Raises ValueError for an unknown campaign, key or name and a value of a wrong type; the message
     says which and what is valid. What a count takes is tried by `rc_utils.sweep.check_values`.
     """
-    name = str(pathlib.Path(name))
+    given, name = str(name), str(pathlib.Path(name))
     for folder in (pathlib.Path(name), campaigns_dir() / name):
         path = folder / "campaign.toml"
         if os.path.isfile(path):  # pathlib's raises for a name that is too long
             with naming(f"{path} cannot be read as TOML"):
                 table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
             return parse_campaign(table, name, folder)
-    raise unknown_name("campaign", name, list_campaigns())
+    raise unknown_name("campaign", given, list_campaigns())
 
 
 def parse_campaign(table, name, folder=pathlib.Path()):

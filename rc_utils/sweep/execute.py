@@ -217,6 +217,7 @@ def verify(campaign, number, seed=0, device="cpu"):
     found = {key: old for key, (old, _) in records.find_records(plans).items()}
     trained = sorted(key for key, old in found.items() if old["status"] == "ok")
     complete = [key for key in trained if records.is_complete(found[key], plans[key])]
+    require(complete, f"no complete record to verify: run {campaign.name} first")
     chosen = random.Random(seed).sample(complete, min(number, len(complete)))
     check_machine([plans[key] for key in chosen], device)
     for key in chosen:
@@ -302,7 +303,7 @@ def _verify(campaign, options):
             tqdm.write(line)
             agree.append(agrees)
     print(f"{sum(agree)} of {len(agree)} reproduced")
-    return 0 if agree and all(agree) else 1
+    return 0 if all(agree) else 1
 
 
 def _sweep(campaign, options):
