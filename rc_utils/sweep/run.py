@@ -208,7 +208,7 @@ def _as_json(value):
     return value if np.isfinite(value) else str(value)
 
 
-def start_of(spec, redraw_gates=True):
+def start_of(spec):
     """What tells whether the code of a run's network has changed, of the untrained network.
 
     Its scores (8, 10 or fewer), and the names of its parameters that are not trained.
@@ -223,7 +223,7 @@ def start_of(spec, redraw_gates=True):
     with own_random_state(seed=0), full_precision(), torch.no_grad():
         for name, weight in network.named_parameters():
             # Weights of 0 would hide what comes before; biases are mostly 0.
-            hides = weight.ndim > 1 or (redraw_gates and not name.endswith("bias"))
+            hides = weight.ndim > 1 or not name.endswith("bias")
             if hides and weight.is_floating_point() and not weight.any():
                 weight.normal_(std=0.1)
         with evaluation_mode(network):
@@ -238,13 +238,11 @@ def check_start(record):
     if "start" not in record:
         return
     spec = records.spec_of(record)
-    # Records of before have the scores alone, with gates of 0 as they are.
-    now = start_of(spec, redraw_gates="frozen" in record["start"])
-    was = now | record["start"]
+    was, now = record["start"], start_of(spec)
     one, other = was["scores"], now["scores"]
     # Scores may differ by rounding.
     same = np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-3, atol=1e-4)
-    same = same and was["frozen"] == now["frozen"]
+    same = same and was.get("frozen") == now["frozen"]
     require(
         same,
         f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "
