@@ -10,6 +10,7 @@ from PIL import Image
 
 from rc_utils import count, region_count
 from rc_utils.correlation import mean
+from rc_utils.counting import sample_vertices
 
 MODULE = """
 import torch
@@ -49,6 +50,20 @@ def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys
     assert f"95 % interval: {mean(expected.counts, 'samples')}" in printed
     picture = (folder / "picture.svg").read_text()
     assert all(text in picture for text in ("segment", "predicted", "$x_3$", "class 1"))
+
+
+def test_a_picture_that_cannot_be_drawn_loses_no_count(folder, capsys):
+    """The drawn segments end at points whose only score might be a probability."""
+    points = np.linspace(0.1, 0.9, 50)[:, None]
+    drawn = [sample_vertices(points, dim=d, num_samples=n) for d, n in ((1, 8), (2, 2))]
+    rare = np.setdiff1d(points.astype(np.float32), np.concatenate([d.ravel() for d in drawn]))
+    points[np.isclose(points, rare[0])] = -5
+    np.save("points.npy", points)
+    (folder / "logit_module.py").write_text("def logit(x):\n    return x[:, 0]\n")
+    assert count.main(["logit_module:logit", "points.npy"]) == 0
+    printed = capsys.readouterr().out
+    assert "picture: none (the model returns one number per point" in printed
+    assert f"{region_count(lambda x: x[:, 0], points).mean:.3f} ± " in printed
 
 
 def test_a_function_is_counted_on_triangles_and_of_two_points_a_segment_is_drawn(folder, capsys):
