@@ -74,7 +74,7 @@ def bullets(results):
         f"**Inconclusive by protocol.** A line fitted on SGD predicts other training with R² = "
         f"{text['study/2/other ways to train: R²']} in log count, {text['study/2/R² of count']} in "
         f"the count, {text['study/2/R² of mixup accuracy']} in mixup accuracy. "
-        f"*Supported:* between seeds r is {twins[0]} in ResNet18, {twins[1]} in VGG19.",
+        f"Supported: between seeds r is {twins[0]} in ResNet18, {twins[1]} in VGG19.",
         f"**Fails.** With more training images the count between them rises and the gap falls, in "
         f"{100 * images:.0f} % of pairs (between test images {small:.0f} % at rate "
         f"0.003, {large:.0f} % at 0.03); flips mislead it in {flips.value * flips.n:.0f} of "
