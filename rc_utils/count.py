@@ -183,7 +183,7 @@ def main(argv=None):
         resolution = args["resolution"] if args["dim"] == 1 else None
         try:
             draw(model, points, output, args["seed"], resolution, args["batch_size"])
-        except ValueError as error:  # so few points may look like what is refused
+        except ValueError as error:  # on a few triangles a score may look like a probability
             output = f"none ({error})"
     except Exception as error:  # onnxruntime, zipfile, NumPy and models share no class of theirs
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)

@@ -67,6 +67,14 @@ def test_the_numbers_of_the_readme_by_hand():
         assert round(value, decimals) == pytest.approx(shown), words
 
 
+def test_batch_size_over_learning_rate_is_ahead_near_the_papers_gap_as_the_readme_says():
+    assert "in VGG19, both below batch size / learning rate." in README
+    for campaign in ("gap-resnet18", "gap-vgg19"):
+        runs = load_runs(campaign)
+        ratio = np.log(runs["batch_size"] / runs["lr"])
+        assert ratio.corr(runs["gap"]) > np.log(runs["count"]).corr(runs["gap"]) + 0.1
+
+
 def test_readme_and_first_page_say_what_the_pages_kept():
     results = {result.id: result for result in kept_results()}
     if "study/2/R² of mixup accuracy" not in results:

@@ -311,13 +311,13 @@ def classifier_inside(model, vertices, batch_size=None):
 
 
 def probed_inside(classifier, corners, batch_size=None):
-    """`probed` inside simplices with corners (B, d + 1, *shape), at more points for one score."""
+    """`probed` at points inside corners (B, d + 1, *shape), at more where each gives one number."""
     for number in (NUM_PROBED, NUM_PROBED_LABELS):
         simplex = torch.arange(number) % len(corners)
         weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), number)
         points = points_inside(corners, simplex, torch.from_numpy(weights).to(corners))
         found = probed(classifier, points, batch_size)
-        if found.outputs.shape[1:] > (1,):  # labels and a single score tell less
+        if found.outputs.size > len(found.outputs):  # one number for a point tells less
             break
     return found
 
