@@ -178,17 +178,19 @@ def partial_correlation(
 ) -> Estimate:
     """Correlation of what least squares on the right-hand side `formula` leaves of two columns.
 
-    formula: of statsmodels, such as "C(network) + log2_lr". NaN where nothing is left of a column.
-    Raises ValueError for rows without a value, no intercept, and as `correlate`.
+    formula: of statsmodels, such as "C(network) + log2_lr". NaN where nothing is left of a column,
+    or a single number, with which any two columns correlate at 1 or -1. Raises ValueError for rows
+    without a value, no intercept, and as `correlate`.
     """
     model, _ = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0))
     design = model.exog
     require(model.k_constant, f"{formula!r} has no intercept, which a correlation needs")
-    left = []
+    left, rank = [], int(np.linalg.matrix_rank(design))
     for values in map(_scaled, _rows(rows[x], rows[y], units)[:2]):
         residuals = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
-        left.append(np.where(np.abs(residuals) > 1e-11, residuals, 0.0))
-    return correlate(*left, units=units, controls=int(np.linalg.matrix_rank(design)) - 1)
+        is_left = (len(rows) - rank > 1) & (np.abs(residuals) > 1e-11)
+        left.append(np.where(is_left, residuals, 0.0))
+    return correlate(*left, units=units, controls=rank - 1)
 
 
 def slope(
@@ -208,7 +210,8 @@ def slope(
     if np.linalg.matrix_rank(others) == rank:
         return Estimate(math.nan, n=number, unit=unit)
     plain = model.fit()
-    value = float(plain.params[term] / largest[term])
+    is_rounding = abs(plain.params[term]) <= 1e-12 * np.abs(model.endog).max()
+    value = 0.0 if is_rounding else float(plain.params[term] / largest[term])
     freedom = number - int(np.linalg.matrix_rank(pd.DataFrame(model.exog).groupby(codes).mean()))
     exact = plain.ssr <= 1e-20 * np.abs(model.endog).max() ** 2
     if freedom < 1 or len(rows) <= rank or exact:

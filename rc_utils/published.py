@@ -38,7 +38,7 @@ import pandas as pd
 from rc_utils.checks import check_name
 from rc_utils.correlation import correlate_settings, distinct_settings, finished, interval_text
 from rc_utils.paths import project_root, write_atomically
-from rc_utils.sweep.campaign import TRAIN_DEFAULTS
+from rc_utils.sweep.campaign import TRAIN_DEFAULTS, load_campaign
 
 VERDICTS = ("supports", "inconclusive", "contradicts")
 ARGUMENTS = ("proved", "refuted by argument")
@@ -177,11 +177,20 @@ def correlation_result(
     yield Result(id_, campaign, *numbers, detail, other if repeats else "")
 
 
-def trained_as_published(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs trained as the paper's main ones: SGD with momentum, nothing added to the images."""
+def as_published(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs trained and counted as the paper's main ones.
+
+    By SGD with momentum on images to which nothing is added, on segments between two of them.
+    """
     free = {"lr", "batch_size", "weight_decay", "epochs", "seed", "schedule", "precision"}
     fixed = [key for key in TRAIN_DEFAULTS if key in runs and key not in free]
-    return runs[(runs[fixed] == pd.Series(TRAIN_DEFAULTS)[fixed]).all(axis=1)]
+    chosen = (runs[fixed] == pd.Series(TRAIN_DEFAULTS)[fixed]).all(axis=1)
+    for name in runs["campaign"].unique():
+        count = load_campaign(name).counts.get("main", {})
+        ends, drawn = count.get("alpha_range", (0, 1)), count.get("sampling", "pairs")
+        counted = count.get("dim", 1) == 1 and tuple(ends) == (0, 1) and drawn == "pairs"
+        chosen &= (runs["campaign"] != name) | counted
+    return runs[chosen]
 
 
 def keep_results(results: Iterable[Result]) -> None:

@@ -131,6 +131,7 @@ def test_partial_correlation_is_that_of_residuals():
     assert found.value == pytest.approx(r)
     assert (found.low, found.high) == pytest.approx(fisher_interval(r, 28))
     assert np.isnan(partial_correlation(rows, "c", "b", "c").value)
+    assert np.isnan(partial_correlation(rows[:4], "a", "b", "C(kind) + c").value)  # 1 or -1
     large = rows.assign(c=1e9 * rows["c"])  # beside which the other columns are no rounding
     one, other = (partial_correlation(r, "a", "b", "C(kind) + c + I(c**2)") for r in (rows, large))
     assert one.value == pytest.approx(other.value)
@@ -155,6 +156,7 @@ def test_slope_is_clustered_least_squares():
     assert (alone.low, alone.high) == pytest.approx(fitted.conf_int()[3])
     tiny = slope(rows.assign(y=1e-12 * rows["y"]), "y ~ C(kind) + x", "x", range(30))
     assert 1e12 * tiny.low == pytest.approx(alone.low)
+    assert slope(rows.assign(y=0.1), "y ~ C(kind) + x", "x", range(30)).value == 0
     large = slope(rows.assign(x=1e9 * rows["x"]), "y ~ x + I(x**2)", "x", range(30))
     assert 1e9 * large.low == pytest.approx(slope(rows, "y ~ x + I(x**2)", "x", range(30)).low)
 

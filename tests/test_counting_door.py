@@ -89,6 +89,7 @@ GOOD = {
     ),
     "log-probabilities": through(after=lambda m, z: z.log_softmax(1)),
     "scripted": lambda seed: torch.jit.script(plain(seed)),
+    "frozen": lambda seed: torch.jit.freeze(torch.jit.script(plain(seed).eval())),
     "a class that is switched off": through(
         after=lambda m, z: torch.cat([z, torch.full_like(z[:, :1], -torch.inf)], 1)
     ),
@@ -320,6 +321,8 @@ def test_points_and_outputs_of_every_type_are_the_numbers_that_were_given(kind, 
 
 @pytest.mark.parametrize(("points", "message"), [
     (scipy.sparse.csr_matrix(SEGMENT), r"points are a csr_matrix of shape \(2, 2\); expected"),
+    (torch.eye(2).to_sparse(), r"points are a Tensor of shape \(2, 2\); expected a dense array"),
+    (1j * np.eye(2), r"points are a ndarray of shape \(2, 2\); expected .* of real numbers"),
     (np.zeros(5), r"points are a ndarray of shape \(5,\); expected a dense"),
     (pd.DataFrame({"kind": ["a", "b"]}), r"columns that are no numbers, \['kind'\]"),
     (ConcatDataset([TensorDataset(torch.zeros(4, 2))]), "points are a ConcatDataset.*torch.stack"),

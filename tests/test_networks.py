@@ -138,9 +138,9 @@ import numpy
 from torch import nn
 
 class Net(nn.Module):
-    def __init__(self, num_classes, image_size, depth=2):
+    def __init__(self, num_classes, image_size, depth=2, width=32):
         super().__init__()
-        self.seen = (num_classes, image_size, depth)
+        self.seen = (num_classes, image_size, depth, width)
         self.drawn = (random.random(), numpy.random.random())
         self.layer = nn.Linear(image_size, num_classes)
 
@@ -162,7 +162,8 @@ def user_module(tmp_path, monkeypatch):
 def test_user_class_gets_the_arguments_it_names():
     of_python = random.getstate()
     network = build_network("mine:Net", num_classes=4, image_size=9, depth=3)
-    assert network.seen == (4, 9, 3)
+    assert network.seen == (4, 9, 3, 32)
+    assert build_network("mine:Net", width=8).seen == (10, 32, 2, 8)
     assert random.getstate() == of_python
     random.seed(5)  # which the draws of a network do not follow
     np.random.seed(5)  # noqa: NPY002

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import types
 
 import numpy as np
 import pandas as pd
@@ -18,10 +19,17 @@ def statement(kind="correlation", side="above", smallest=0.5, value=""):
     return pd.Series({"kind": kind, "side": side, "value": value, "smallest": smallest})
 
 
-def test_runs_of_another_training_are_not_held_against_the_main_ones():
+def test_runs_of_another_training_are_not_held_against_the_main_ones(monkeypatch):
     runs = pd.DataFrame({"optimizer": ["sgd", "sgd", "adam"], "mixup_alpha": [0, 1, 0], "lr": 0.3})
-    assert tables.trained_as_published(runs).index.tolist() == [0]
-    assert len(tables.trained_as_published(runs[["lr"]])) == 3
+    runs["campaign"] = "c"
+    campaign = types.SimpleNamespace(counts={"main": {"alpha_range": [0.0, 1.0]}})
+    monkeypatch.setattr(tables, "load_campaign", lambda _: campaign)
+    assert tables.as_published(runs).index.tolist() == [0]
+    assert len(tables.as_published(runs[["lr", "campaign"]])) == 3
+    # Nor those of triangles, or of longer segments.
+    for other in ({"dim": 2}, {"alpha_range": [-1, 2]}, {"sampling": "noise"}):
+        campaign.counts["main"] = other
+        assert tables.as_published(runs).empty
 
 
 def test_tables_sum_to_what_is_printed():

@@ -130,8 +130,9 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
     assert "main: 2 of 4 runs are complete" in "\n".join(plan(campaign))
     assert "2 of 4 distinct runs to do in shard 1/2" in "\n".join(plan(campaign, shard=(1, 2)))
     wider = TABLE["experiments"][0] | {"name": "wider", "options": {"widths": [99]}}
-    both = parse_campaign(TABLE | {"experiments": [*TABLE["experiments"], wider]}, "four")
-    assert "counting for 2 of them" in "\n".join(plan(both))  # of 6: none tells of the wider
+    longer = TABLE["experiments"][0] | {"name": "longer", "train": {"epochs": 99}}
+    every = parse_campaign(TABLE | {"experiments": [*TABLE["experiments"], wider, longer]}, "four")
+    assert "counting for 2 of them" in "\n".join(plan(every))  # none tells of the others
     more = with_changes(grid=FOUR, counts=["main", "test"])
     assert "to do, 2 of them again: their records lack" in "\n".join(plan(more))
     with pytest.raises(ValueError, match=r"shard=\(7, 4\)"):
@@ -291,19 +292,19 @@ def test_another_network_under_the_name_of_a_record_is_an_error(
 class Gated(Own):
     """A branch that begins at zero, beside a first layer that may be frozen."""
 
-    branch, trains = torch.sin, True
+    branch, trains, size = torch.sin, True, 1
 
     def __init__(self, num_classes, in_channels, image_size):
         super().__init__(num_classes, in_channels, image_size)
         self.layers[1].requires_grad_(self.trains)
-        self.gate = torch.nn.Parameter(torch.zeros(()))
+        self.gate = torch.nn.Parameter(torch.zeros(self.size))
 
     def forward(self, x):
         hidden = self.layers[:3](x)
-        return self.layers[3](hidden + self.gate * type(self).branch(hidden))
+        return self.layers[3](hidden + self.gate[0] * type(self).branch(hidden))
 
 
-@pytest.mark.parametrize(("name", "edit"), [("branch", torch.cos), ("trains", False)])
+@pytest.mark.parametrize(("name", "edit"), [("branch", torch.cos), ("trains", False), ("size", 2)])
 def test_an_edit_behind_a_gate_of_zero_or_of_what_is_trained_is_an_error(monkeypatch, name, edit):
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Gated"}})
     sweep(with_changes(grid=ONE))

@@ -153,6 +153,10 @@ def test_a_campaign_whose_runs_have_no_main_count_is_named(campaign, monkeypatch
     monkeypatch.setattr(records, "load_runs", lambda *_, **__: runs)
     with pytest.raises(ValueError, match="no run of campaign 't' has a count 'main'"):
         records.campaign_runs("t")
+    runs.loc[0, "count_main"] = 2.0
+    again = f"{len(runs) - 1} of {len(runs)} runs lack the count 'main': `python -m rc_utils.sweep"
+    with pytest.raises(ValueError, match=again):
+        records.campaign_runs("t")
 
 
 def test_freezing_a_part_keeps_the_records_of_the_rest(campaign):

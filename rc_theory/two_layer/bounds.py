@@ -156,5 +156,6 @@ def slopes(counts: np.ndarray, factors: Sequence[float]) -> np.ndarray:
     rates, found, known = np.log2(factors), np.full(len(counts), np.nan), np.isfinite(counts)
     for index in np.flatnonzero(known[:, 0] & known[:, -1]):
         some = known[index]
-        found[index] = np.polyfit(rates[some], counts[index, some], 1)[0]
+        slope = np.polyfit(rates[some], counts[index, some], 1)[0]
+        found[index] = slope if np.ptp(counts[index, some]) else 0.0
     return found

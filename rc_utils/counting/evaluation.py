@@ -29,7 +29,8 @@ def undisturbed(module, device):
 @contextlib.contextmanager
 def evaluation_mode(module):
     """Evaluation mode inside the block, then each part's own."""
-    modes = [(part, part.training) for part in module.modules()]
+    # Frozen TorchScript has no mode of its own.
+    modes = [(part, getattr(part, "training", False)) for part in module.modules()]
     module.eval()
     try:
         yield module

@@ -115,10 +115,14 @@ def as_points(points):
         points = points.to_numpy(np.float64, na_value=np.nan) if is_mixed else numbers
     # Lists, sparse matrices and datasets are no arrays.
     is_array = hasattr(points, "__array__") and len(points.shape) > 1
-    expected = "a dense array or tensor (N, *shape), such as torch.stack([x for x, *_ in dataset])"
+    is_dense = getattr(points, "layout", torch.strided) is torch.strided
+    is_real = "complex" not in str(getattr(points, "dtype", ""))
+    expected = "a dense array or tensor (N, *shape) of real numbers, such as "
+    expected += "torch.stack([x for x, *_ in dataset])"
     shape = f" of shape {tuple(points.shape)}" if hasattr(points, "shape") else ""
     require(not np.ma.is_masked(points), "points have masked entries: leave these out")
-    require(is_array, f"points are a {type(points).__name__}{shape}; expected {expected}")
+    fits = is_array and is_dense and is_real
+    require(fits, f"points are a {type(points).__name__}{shape}; expected {expected}")
     return points
 
 

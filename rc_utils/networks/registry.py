@@ -39,7 +39,7 @@ def build_network(
     num_classes: int = 10,
     in_channels: int = 3,
     image_size: int = 32,
-    width: float = 64,
+    width: float | None = None,
     seed: int = 0,
     **options: Any,
 ) -> nn.Module:
@@ -48,9 +48,10 @@ def build_network(
     `name` is a key of `NETWORKS` or "module:Class" for a class of your own, which gets those of
     num_classes, in_channels, image_size and width that its signature names, and num_classes where
     it takes any key. The nine image networks take any image of at least 8 x 8. Width 64 is the
-    published network; width w has w / 64 times the channels in every layer, at least one. `options`
-    are the network's own. Weights are PyTorch's default initialisation drawn from `seed`; the same
-    seed gives the same bits and the global random state stays as it was.
+    published network, and the default where your class has none; width w has w / 64 times the
+    channels in every layer, at least one. `options` are the network's own. Weights are PyTorch's
+    default initialisation drawn from `seed`; the same seed gives the same bits and the global
+    random state stays as it was.
 
     Raises ValueError for an unknown network or option (with the nearest valid name), a size that is
     not positive or a seed that is no integer from 0 to 2^63 - 1, and for a class of your own that
@@ -58,11 +59,15 @@ def build_network(
     TypeError.
     """
     shape: dict[str, float] = {"num_classes": num_classes, "in_channels": in_channels}
-    shape |= {"image_size": image_size, "width": width}
+    shape |= {"image_size": image_size}
+    parameters = check_network(name, **options)
+    if width is not None:
+        shape["width"] = width
+    elif "width" in parameters and parameters["width"].default is inspect.Parameter.empty:
+        shape["width"] = 64
     for key, value in shape.items():
         check_number(key, value, 0, above=True)
     check_count("seed", seed, 0)
-    parameters = check_network(name, **options)
     given = {key: value for key, value in shape.items() if key in parameters}
     if takes_any_key(parameters):  # as the networks of torchvision
         given["num_classes"] = num_classes

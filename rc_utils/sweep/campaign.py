@@ -199,8 +199,9 @@ class Campaign:
                     network = self.networks[label] | experiment.options
                     planned = self._plan(experiment, network, setting)
                     last = planned.spec.train.epochs
-                    late = [epoch for epoch in experiment.evolution_epochs if epoch > last]
-                    require(not late, f"evolution_epochs {late} are beyond the last epoch, {last}")
+                    looks = experiment.evolution_epochs
+                    outside = [epoch for epoch in looks if not 0 <= epoch <= last]
+                    require(not outside, f"evolution_epochs {outside} are not within 0..{last}")
                     entries.append((experiment, label, planned))
         return entries
 
@@ -243,7 +244,9 @@ class Campaign:
 
     def _plan(self, experiment, network, setting):
         where = "the training settings (train, grid, ranges)"
-        train = settings_from_dict(TrainConfig, self.train | experiment.train | setting, where)
+        usual = self.train | experiment.train
+        require("seed" not in usual, "train.seed has no effect: give it in seeds")
+        train = settings_from_dict(TrainConfig, usual | setting, where)
         own = {"seed": train.seed} if experiment.own_draw else {}
         dataset = self.dataset | experiment.dataset | own
         asked = {}
@@ -286,12 +289,15 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     for label, options in given.networks.items():
         others = {key: value for key, value in options.items() if key != "architecture"}
         require("name" not in others, f"networks.{label}: the key for 'name' is 'architecture'")
-        networks[label] = {"name": options.get("architecture", label)} | others
+        network = {"name": options.get("architecture", label)} | others
+        require(network not in networks.values(), f"networks.{label}: it is there twice")
+        networks[label] = network
     for label, count in given.counts.items():
         # What a record says of a count does not depend on the default of `region_count`.
         usual = "linear" if count.get("dim", 1) in (2, 3, 4, 5) else "simplex"
         plane = {} if count.get("dim", 1) == 1 else {"adjacency": usual}
         counts[label] = {"points": "train"} | plane | count
+    require(given.experiments, f"campaign {name}: there are no experiments")
     for values in given.experiments:
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
             experiment = settings_from_dict(Experiment, values, "experiments")

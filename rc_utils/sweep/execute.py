@@ -179,8 +179,8 @@ def check_machine(todo, device="cpu"):
 def plan(campaign, shard=(0, 1)):
     """Lines that say how many runs are there, how many are missing, and the hours that these take.
 
-    By the median seconds of the records of each network, of one width and the same options. Raises
-    ValueError for a dataset that is not here.
+    By the median seconds of the records with the same network, data and epochs. Raises ValueError
+    for a dataset that is not here.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
     check_machine(todo)
@@ -191,7 +191,7 @@ def plan(campaign, shard=(0, 1)):
         by_experiment.setdefault(experiment.name, set()).add(planned.spec.run_id)
     for record, _ in found.values():
         spent = record["provenance"]["seconds_train"] + sum(c["seconds"] for c in record["counts"])
-        seconds.setdefault(canonical_json(record["spec"]["network"]), []).append(spent)
+        seconds.setdefault(_costs_alike(record["spec"]), []).append(spent)
     yield f"{campaign.name}: {campaign.title}"
     for name, asked in by_experiment.items():
         yield f"  {name}: {len(asked & complete)} of {len(asked)} runs are complete"
@@ -199,11 +199,17 @@ def plan(campaign, shard=(0, 1)):
     again = sum(planned.spec.run_id in found for planned in todo)
     lacks = f", {again} of them again: their records lack a count or a measure" if again else ""
     yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}{lacks}"
-    networks = [canonical_json(planned.spec.network) for planned in todo]
-    known = [np.median(seconds[network]) for network in networks if network in seconds]
+    kinds = [_costs_alike(dataclasses.asdict(planned.spec)) for planned in todo]
+    known = [np.median(seconds[kind]) for kind in kinds if kind in seconds]
     if known:
         taking = f"about {sum(known) / 3600:.2f} process hours of training and counting"
         yield f"  {taking} for {len(known)} of them, by the records there are"
+
+
+def _costs_alike(settings):
+    """What two runs have in common that take about as long."""
+    dataset = {key: value for key, value in settings["dataset"].items() if key != "seed"}
+    return canonical_json([settings["network"], dataset, settings["train"]["epochs"]])
 
 
 def verify(campaign, number, seed=0, device="cpu"):

@@ -327,7 +327,7 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
     """The runs that a page shows: `load_runs` of a campaign, of one experiment if it is named.
 
     count: that they need, "" for none. Raises ValueError that says what to run where there is no
-    record, where all runs diverged, and where none has that count.
+    record, where all runs diverged, and where runs lack that count though their experiment has it.
     """
     campaign, command = load_campaign(name), f"python -m rc_utils.sweep {name}"
     runs = load_runs(campaign, num_samples=num_samples)
@@ -338,7 +338,13 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)
     none = f"no run of campaign {name!r} has a count {count!r}, which the page shows: let it count"
-    require(not count or (f"count_{count}" in runs and runs[f"count_{count}"].notna().any()), none)
+    if count:
+        has = runs.get(f"count_{count}", runs["gap"] * np.nan).notna()
+        require(has.any(), none)
+        asked = runs["experiment"].map(lambda name: count in campaign.experiment(name).counts)
+        lack = (asked & (runs["status"] == "ok") & ~has).sum()
+        again = f"{lack} of {len(runs)} runs lack the count {count!r}: `{command}` makes them again"
+        require(not lack, again)
     return runs.reset_index(drop=True)
 
 
@@ -363,13 +369,15 @@ def plain_runs(name, num_samples=0, experiment=""):
     A campaign may spread its networks over several experiments, and count the same runs again in
     others. Left out are those that change training (mixup, another optimiser), the data or the
     networks' options, and runs that differ in a setting which `experiment` does not vary, but for
-    learning rate, batch size and weight decay. Cells name what any of the experiments varies.
+    learning rate, batch size and weight decay, or were counted otherwise. Cells name what any of
+    the experiments varies.
     """
     campaign = load_campaign(name)
     chosen = campaign.experiment(experiment)
     names = experiments_like(name, chosen.name)
     runs = campaign_runs(name, "", num_samples)
     runs = runs[runs["experiment"].isin(names)].drop_duplicates("run_id")
+    runs = runs[runs["count"].notna() | (runs["status"] != "ok")]
     alike = [e for e in campaign.experiments if e.name in names]
     varied = {key for e in alike for key in e.grid | e.ranges}
     usual = TRAIN_DEFAULTS | campaign.train | chosen.train

@@ -211,7 +211,7 @@ def _as_json(value):
 def start_of(spec):
     """What tells whether the code of a run's network has changed, of the untrained network.
 
-    Its scores (8, 10 or fewer), and the names of its parameters that are not trained.
+    Its scores (8, 10 or fewer), and of each parameter its name, shape, and whether it is trained.
     """
     # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
     shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
@@ -229,8 +229,8 @@ def start_of(spec):
         with evaluation_mode(network):
             scores = network(batch)
         scores = torch.cat([scores, network.train()(batch)])
-    frozen = [name for name, weight in network.named_parameters() if not weight.requires_grad]
-    return {"scores": scores[:, :10].double().nan_to_num().tolist(), "frozen": frozen}
+    weights = [[name, list(w.shape), w.requires_grad] for name, w in network.named_parameters()]
+    return {"scores": scores[:, :10].double().nan_to_num().tolist(), "parameters": weights}
 
 
 def check_start(record):
@@ -242,7 +242,7 @@ def check_start(record):
     one, other = was["scores"], now["scores"]
     # Scores may differ by rounding.
     same = np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-3, atol=1e-4)
-    same = same and was.get("frozen") == now["frozen"]
+    same = same and was.get("parameters") == now["parameters"]
     require(
         same,
         f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "
