@@ -83,7 +83,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "evolution_epochs"], [-1, 99], r"epochs \[-1, 99\] are not within 0..2"),
     (["experiments"], [], "there are no experiments"),
     (["experiments", 0, "train"], {"seed": 3}, "train.seed has no effect: give it in seeds"),
-    (["networks", "again"], {"architecture": "ResNet18", "width": 4}, "networks.again: it is there"),
+    (["networks", "again"], {"architecture": "ResNet18", "width": 4}, "again: it is there twice"),
     (["experiments", 0, "grid", "batch_size"], [], "grid.batch_size is empty"),
     (["networks", "small", "name"], "VGG19", r"networks.small: the key for 'name' is 'archit"),
     (["experiments", 0, "measures"], ["gap"], "measure 'gap' has the name of a column"),
