@@ -157,9 +157,10 @@ def corruption_task(
     """Task 2: tell two classes of images apart when a share of the training labels is wrong.
 
     All models see the same images; repetition r draws initialisation, samples and which labels are
-    corrupted. Test labels stay right. Raises ValueError for a dataset that is not in CLASSES, and
-    as `load_dataset`.
+    corrupted. Test labels stay right. Raises ValueError for a dataset that is not in CLASSES, for
+    digits, which are too few and too small, and as `load_dataset`.
     """
+    check_name("dataset of Task 2", dataset, CLASSES.keys() - {"digits"})
     level, repetition = _grid(corruptions, repetitions)
     options = {"n_train": num_images, "n_test": num_test, "image_size": image_size, "seed": seed}
     (x, labels), (x_test, y_test) = _two_classes(dataset, device, **options)
