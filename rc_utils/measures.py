@@ -82,12 +82,17 @@ def log_path_norm(network, x):
     capacity control in neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic
     generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode,
     an activation the identity, which it is for large inputs. Sigmoid gates and max-pools are
-    applied as they are. Of x only the shape is used.
+    applied as they are. Of x only the shape is used. Raises ValueError for another normalisation.
     """
     check_weights(network)
     squared = copy.deepcopy(network).eval().double()
     for norm in squared.modules():
-        if isinstance(norm, _BatchNorm):
+        name, is_batch_norm = type(norm).__name__, isinstance(norm, _BatchNorm)
+        affine = (
+            norm.running_var is not None if is_batch_norm else not re.search(r"Norm\w?d?$", name)
+        )
+        require(affine, f"{name} is no affine map here, as a batch norm with running statistics is")
+        if is_batch_norm:
             scale = (norm.running_var + norm.eps).rsqrt()
             scale = scale if norm.weight is None else scale * norm.weight
             shift = -norm.running_mean * scale + (0 if norm.bias is None else norm.bias)
