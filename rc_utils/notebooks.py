@@ -39,22 +39,15 @@ def _code_cells(path):
     return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
 
 
-def _parameters_cell(path):
-    """Source of the cell tagged `parameters`, empty without one."""
-    for cell in _code_cells(path):
-        if "parameters" in cell.metadata.get("tags", []):
-            return cell.source
-    return ""
-
-
 def notebook_parameters(path):
     """Defaults of a notebook's parameters, by name, from its first cell tagged `parameters`.
 
     Raises ValueError if that cell assigns anything but literals.
     """
-    parameters = {}
+    tagged = [c for c in _code_cells(path) if "parameters" in c.metadata.get("tags", [])]
+    source, parameters = tagged[0].source if tagged else "", {}
     try:
-        for node in ast.parse(_parameters_cell(path)).body:
+        for node in ast.parse(source).body:
             target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
             parameters[target.id] = ast.literal_eval(node.value)
     except (SyntaxError, AttributeError, ValueError) as error:
@@ -145,22 +138,14 @@ def main(argv=None):
     description = __doc__.split("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m rc_utils.notebooks", description=description)
     add = parser.add_argument
-    add("notebook", nargs="?", help="name in notebooks/, or a path")
+    add("notebook", help="name in notebooks/, or a path; its first code cell lists its parameters")
     several = {"nargs": 2, "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
     add("-p", "--parameter", help="may be repeated", **several)
     add("-o", "--output", type=pathlib.Path, help="default: results/notebooks/<name>.ipynb")
-    add("--list", action="store_true", help="print parameters, or the notebooks without one")
     args = parser.parse_args(argv)
     try:
-        if args.list and args.notebook is None:
-            print("\n".join(known_notebooks()))
-            return 0
-        require(args.notebook is not None, "name a notebook; --list says which there are")
         path = find_notebook(args.notebook)
         defaults = notebook_parameters(path)
-        if args.list:
-            print(_parameters_cell(path))
-            return 0
         parameters = {name: parse_value(text, defaults.get(name)) for name, text in args.parameter}
         output = args.output or results_dir() / "notebooks" / path.name
         print(execute_notebook(path, output, parameters, progress=True))

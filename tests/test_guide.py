@@ -79,7 +79,7 @@ def check_sweep(words):
 def check_notebook(words):
     name, *rest = words
     given = {rest[i + 1] for i, word in enumerate(rest) if word == "-p"}
-    assert {word for word in rest if word.startswith("-")} <= {"-p", "-o", "--list"}
+    assert {word for word in rest if word.startswith("-")} <= {"-p", "-o"}
     assert given <= set(notebook_parameters(find_notebook(name)))
 
 

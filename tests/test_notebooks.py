@@ -43,9 +43,7 @@ def test_values_of_the_type_of_their_default_are_accepted_and_others_refused(not
     assert execute.parse_value("2024", 10) == 2024
 
 
-def test_the_command_line_lists_and_refuses(notebook, capsys):
-    assert execute.main([str(notebook), "--list"]) == 0
-    assert "num_samples: int = 10  # type: int" in capsys.readouterr().out
+def test_the_command_line_refuses(notebook, capsys):
     assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
     assert "Did you mean 'campaign'?" in capsys.readouterr().err
     assert execute.main([str(notebook), "-o", str(notebook.parent)]) == 1
