@@ -139,7 +139,7 @@ def test_running_out_of_memory_halves_the_chunk(error):
     assert sizes[:3] == [167, 72, 36]
     assert max(sizes[3:]) <= 30
     assert sum(size for size in sizes if size <= 30) == 500
-    with pytest.raises(MemoryError, match="single point"):
+    with pytest.raises(RuntimeError if error is None else type(error)):
         counts(0)
 
 

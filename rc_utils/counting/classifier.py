@@ -25,12 +25,6 @@ NON_FINITE = -(2**31)
 NUM_PROBED, NUM_PROBED_LABELS, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 240, 1e-5, 1e-4
 ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
 ONE_SCORE = "the model returns one number per point, whose sign is to be its label"
-# What torch, cuDNN and cuBLAS say where memory runs out.
-OUT_OF_MEMORY_WORDS = (
-    "out of memory", "not enough memory", "can't allocate memory", "alloc_failed",
-    "allocation_failed", "unable to find an engine", "valid cudnn algorithm",
-    "cublas_status_not_initialized",
-)  # fmt: skip
 
 
 class NonFiniteScores(ValueError):
@@ -146,8 +140,8 @@ def _predict_of(model):
 def read_outputs(classifier, batch_of, total, read):
     """A tensor (total, ...) of what `read(output)` (n, ...) makes of the output for each batch.
 
-    `batch_of(start, stop)` makes a batch of consecutive points. Running out of memory halves it;
-    MemoryError if one point is too many.
+    `batch_of(start, stop)` makes a batch of consecutive points. Running out of memory halves it,
+    down to one point, whose error is raised.
     """
     values, done = None, 0
     with undisturbed(classifier.module, classifier.device):
@@ -158,13 +152,10 @@ def read_outputs(classifier, batch_of, total, read):
             size = -(-left // -(-left // chunk))
             try:
                 part = read(classifier(batch_of(done, done + size)))
-            except (RuntimeError, MemoryError) as error:
-                said = any(words in str(error).lower() for words in OUT_OF_MEMORY_WORDS)
-                if not said and not isinstance(error, MemoryError):
-                    raise
+            except (RuntimeError, MemoryError):
+                # Libraries say in many words that memory has run out: another error comes again.
                 if size == 1:
-                    fault = f"out of memory for a single point on {classifier.device}"
-                    raise MemoryError(f"{fault}: {error}") from error
+                    raise
                 chunk = size // 2
             else:
                 if values is None:
@@ -369,8 +360,7 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
     """Predicted label of each point, a NumPy array (N,) of integers; arguments of `region_count`.
 
     Of a scikit-learn classifier they are positions in its `classes_`. Raises ValueError for points
-    or scores that are not finite and for outputs of a wrong shape; MemoryError if one point is too
-    many.
+    or scores that are not finite and for outputs of a wrong shape.
     """
     names, points = getattr(points, "columns", None), as_points(points)
     classifier = as_classifier(model, points, names)

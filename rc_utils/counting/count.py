@@ -127,8 +127,8 @@ def region_count(
     does only where two scores are equal to seven digits.
 
     Raises ValueError for an invalid setting, too few points, points that are not finite, scores
-    that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind;
-    MemoryError if a single point is too much.
+    that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind; what
+    the model raises, where memory runs out too.
     """
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, adjacency=adjacency)
     check_name("strategy", strategy, STRATEGIES)
