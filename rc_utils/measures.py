@@ -464,11 +464,6 @@ MEASURES = {
 }
 
 
-def measure_all(names, network, initial, data):
-    """{name: value} of several measures; arguments and errors as for `measure`."""
-    return {name: measure(name, network, initial, data) for name in names}
-
-
 def measure(name, network, initial, data):
     """Value of a measure of `network` that started as `initial` and was trained on `data`.
 

@@ -23,7 +23,8 @@ def provenance(data, device, started, seconds, execution):
         "seconds_train": round(seconds, 3),
         "device": str(device),
         "hardware": hardware(device),
-        "instructions": instructions(),
+        # Such as "AVX2"; others round differently.
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         "git_revision": git_revision(),
         "versions": versions,
@@ -40,11 +41,6 @@ def hardware(device="cpu"):
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def instructions():
-    """The vector instructions, such as "AVX2", that torch takes here: others round differently."""
-    return torch.backends.cpu.get_cpu_capability()
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from rc_utils.counting import predict_labels, region_count
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.counting.evaluation import evaluation_mode, full_precision, undisturbed
 from rc_utils.datasets import ImageTensor, load_dataset
-from rc_utils.measures import MEASURES, measure_all
+from rc_utils.measures import MEASURES, measure
 from rc_utils.networks import NETWORKS, build_network
 from rc_utils.paths import data_dir, results_dir, write_atomically
 from rc_utils.provenance import provenance
@@ -123,7 +123,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     def taken(network, counts, measures):
         initial = network_of(spec, data).to(data.device).eval() if measures else None
         with undisturbed(network, data.device), own_random_state(data.device, spec.train.seed):
-            values = measure_all(measures, network, initial, data)
+            values = {name: measure(name, network, initial, data) for name in measures}
         return {
             "measures": {name: _as_json(value) for name, value in values.items()},
             "counts": [count_regions(network, data, settings) for settings in counts],
