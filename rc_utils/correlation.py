@@ -25,13 +25,6 @@ MIN_UNITS = 7
 NEGLIGIBLE_DECAY = 1e-5
 HYPERPARAMETERS = [field.name for field in fields(TrainConfig) if field.name != "seed"]
 LOGS = {"lr": "log2_lr", "batch_size": "log2_batch"}  # columns of `with_logs`
-CORRELATIONS = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
-# Variance of atanh(r) times n - 3, n - 4 for Kendall (Bonett and Wright 2000; Fieller et al. 1957).
-VARIANCES = {
-    "pearson": lambda r: 1.0,
-    "spearman": lambda r: 1 + r**2 / 2,
-    "kendall": lambda r: 0.437,
-}
 
 
 @dataclass(frozen=True)
@@ -103,30 +96,30 @@ def correlate(
     """Correlation of x and y, both (n,), with Fisher's interval for the `effective_number` of rows.
 
     Args:
-        method: "pearson", "spearman" or "kendall" (tau-b).
+        method: "pearson" or "spearman", which is Pearson's of the ranks.
         units: name of the unit of each row, every row its own by default.
         controls: how many numbers were taken out of both variables before.
 
     NaN for a constant x or y and for fewer than three rows. Raises ValueError for an unknown
     method, vectors of unequal length and rows that are not finite.
     """
-    check_name("method", method, CORRELATIONS)
+    check_name("method", method, ("pearson", "spearman"))
     x, y, codes, number = _rows(x, y, units)
     as_given = x, y
     x, y = _scaled(x), _scaled(y)
     if len(x) < 3 or not (x.any() and y.any()):
         return Estimate(math.nan, n=number, unit=unit)
-    if method != "pearson":
+    if method == "spearman":
         # Scaling would make ties of what lies close together beside an outlier.
         x, y = map(stats.rankdata, as_given)
-    value = float(np.clip(CORRELATIONS[method](x, y).statistic, -1, 1))
+    value = float(np.clip(stats.pearsonr(x, y).statistic, -1, 1))
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
     freedom = number - 1 if number < len(x) else math.inf
     lost = controls * worth / len(x)
-    if method == "kendall":
-        lost += 1  # n - 4 in place of n - 3
-    low, high = fisher_interval(value, worth - lost, freedom, VARIANCES[method](value))
+    # Of atanh(r) times n - 3 (Bonett and Wright 2000).
+    variance = 1 + value**2 / 2 if method == "spearman" else 1.0
+    low, high = fisher_interval(value, worth - lost, freedom, variance)
     return Estimate(value, low, high, number, unit)
 
 
