@@ -58,7 +58,6 @@ LABELS = {
     "count": "region count (mean number of regions)",
     "gap": "generalisation gap (train − test accuracy)",
     "train_accuracy": "training accuracy",
-    "test_accuracy": "test accuracy",
     "distance_from_init": "distance from initialisation",
     "margin": "output margin",
     "lr": "learning rate",

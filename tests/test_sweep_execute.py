@@ -374,8 +374,8 @@ def test_a_record_holds_what_its_network_gives_on_the_images_that_the_campaign_s
     assert look["test_accuracy"] == at_the_end["test_accuracy"]
     evolution = records.load_evolution(campaign)
     assert evolution["margin"].iloc[-1] == look["measures"]["margin"]
-    assert record["predictions"] == "".join(map(str, network(data.x_test.all()).argmax(1).tolist()))
-    of_true = (network(data.x_train.all()).argmax(1) == data.y_train_true).float().mean().item()
+    assert record["predictions"] == "".join(map(str, network(data.x_test[:]).argmax(1).tolist()))
+    of_true = (network(data.x_train[:]).argmax(1) == data.y_train_true).float().mean().item()
     runs = records.load_runs(campaign)
     assert runs["train_accuracy_true_labels"].item() == pytest.approx(of_true)
     other = parse_campaign(table | {"experiments": [wishes | {"evolution_loss": 0.9}]}, "one")

@@ -58,14 +58,14 @@ def test_strided_projections_have_their_gradient(tiny_data, channels):
 def test_evaluate_matches_the_definition(tiny_data):
     network = small_network().eval()
     with torch.no_grad():
-        logits = network(tiny_data.x_test.all())
+        logits = network(tiny_data.x_test[:])
     loss, accuracy = evaluate(network.train(), tiny_data.x_test, tiny_data.y_test)
     expected = float(nn.functional.cross_entropy(logits, tiny_data.y_test))
     assert loss == pytest.approx(expected, rel=1e-4)
     assert accuracy == float((logits.argmax(1) == tiny_data.y_test).double().mean())
     assert network.training
     network.register_forward_pre_hook(lambda module, given: (given[0].mul_(2),))
-    images = tiny_data.x_test.all()
+    images = tiny_data.x_test[:]
     twice = [evaluate(network, images, tiny_data.y_test) for _ in range(2)]
     assert twice[0] == twice[1]
     with pytest.raises(ValueError, match="labels for 9 images: give one for each"):

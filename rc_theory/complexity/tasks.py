@@ -189,7 +189,7 @@ def _two_classes(dataset, device, **options):
     """Images (1, N, C, H, W) and labels (N,) of two CLASSES, for training and for testing."""
     check_name("dataset of two classes", dataset, CLASSES)
     data = load_dataset(dataset, classes=CLASSES[dataset], **options)
-    x, x_test = data.x_train.all()[None].to(device), data.x_test.all()[None].to(device)
+    x, x_test = data.x_train[:][None].to(device), data.x_test[:][None].to(device)
     return (x, data.y_train), (x_test, data.y_test)
 
 

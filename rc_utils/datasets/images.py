@@ -14,7 +14,7 @@ class ImageTensor:
 
     `x[i]` is (raw[i] - mean) / std as float32, where mean and std (C,) are float32 in units of raw
     values, 0 to 255. An index is an integer, a slice, or integers or booleans in a tensor, an array
-    or a list; it selects along the first axis only.
+    or a list; it selects along the first axis only. `x[:]` has four times the memory of `raw`.
     """
 
     dtype = torch.float32
@@ -37,15 +37,11 @@ class ImageTensor:
         return self.standardise(self.raw[index])
 
     def __array__(self, dtype=None, copy=None):
-        return self.all().cpu().numpy().astype(dtype or np.float32, copy=False)
+        return self[:].cpu().numpy().astype(dtype or np.float32, copy=False)
 
     def standardise(self, raw):
         """(raw - mean) / std, float32, for raw values (..., C, H, W) such as an augmented batch."""
         return torch.sub(raw, self._shift).mul_(self._scale)
-
-    def all(self):
-        """Every image, standardised, (N, C, H, W) float32: four times the memory of `raw`."""
-        return self.standardise(self.raw)
 
     def to(self, device):
         """The same images on another device."""
