@@ -1,28 +1,8 @@
 """Statements of the papers, results of this book, and a verdict by one rule.
 
-1. A statement claims a range: above its smallest effect, below the negative of it, within it or
-   outside it; a level within a tenth of the printed number, a bound at most 1.
-2. **supports**: our 95 % interval lies wholly in that range.
-3. **contradicts**: our interval lies wholly out of it.
-4. **inconclusive**: anything else, a value without an interval too. No result, no verdict.
-5. How near our number is to the printed one stands beside the verdict and has no part in it.
-
-The smallest effects of interest were fixed for each kind of statement, not for each result:
-
-| kind | smallest effect | reason |
-|---|---|---|
-| correlation, or a change of one | 0.5 | a quarter of the variance; a low one lies within it |
-| change of a mean count | 0.1 regions | less than the standard error, some 0.15, of 100 segments |
-| slope | 0.05 regions per doubling | some 0.15 regions over the tenfold range of rates here |
-| gap or accuracy | 0.01 | one image in a hundred |
-| logarithm of a ratio | 0.1 | ten percent |
-| relative change | 0 | the statement says that a function is not increasing, or never falls |
-| bound | ratio at most 1 | a bound holds or does not |
-
-The rule was made on 23 November 2026 (*or never falls* on the 25th), when the results of this book
-were known and before any study of the protocol was looked at. A statement that an argument settles
-is not measured and counts among no verdicts: **proved** where its page gives a proof and no case
-exceeds it, **refuted by argument** where its page computes a counterexample.
+A statement claims a range. **supports**: our 95 % interval lies wholly in it; **contradicts**:
+wholly out of it; **inconclusive**: anything else, a value without an interval too. Page 14, the
+scorecard, has the rule with its smallest effects of interest, when it was made and why.
 """
 
 import dataclasses
@@ -113,7 +93,7 @@ class Result:
 def verdict(entry: pd.Series, result: Result) -> tuple[str, str]:
     """Verdict on a result of ours, and a sentence that says why.
 
-    By this module's rule on `entry`, a row of `statements`. A bound is judged by its largest ratio
+    By the rule of page 14 on `entry`, a row of `statements`. A bound is judged by its largest ratio
     where that has no interval.
     """
     value, low, high = result.value, result.low, result.high
