@@ -15,7 +15,6 @@ from rc_utils.counting.classifier import (
     NonFiniteScores,
     as_classifier,
     probed_inside,
-    require_weights,
     two_scores,
 )
 from rc_utils.counting.sampling import as_tensor
@@ -96,7 +95,7 @@ def exact_segment(
     """
     check_count("max_breakpoints_memory", max_breakpoints_memory, 1)
     if isinstance(model, nn.Module):
-        require_weights(model)
+        as_classifier(model, x0)  # which refuses a lazy layer, before its copy is run
     devices = (parameter.device for parameter in getattr(model, "parameters", list)())
     device = device or next(devices, torch.device("cpu"))
     x0, x1 = (_end(x, name, device) for x, name in ((x0, "x0"), (x1, "x1")))

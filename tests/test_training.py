@@ -133,7 +133,7 @@ def test_what_cannot_be_trained_is_named(tiny_data):
     one_class = build_network("MLP", num_classes=1, image_size=8)
     for network, message in (
         (one_class, r"MLP .* shape \(1,\) for each image; expected \(10,\)"),
-        (nn.LazyConv2d(10, 3), "has a lazy layer"),
+        (nn.LazyConv2d(10, 3), "uninitialized parameter"),
     ):
         with pytest.raises(ValueError, match=message):
             train(network, tiny_data, TrainConfig(epochs=3))

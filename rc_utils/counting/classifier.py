@@ -81,8 +81,10 @@ def as_classifier(model, points, names=None):
     device = getattr(points, "device", None)
     device = device if isinstance(device, torch.device) else torch.device("cpu")
     if isinstance(model, nn.Module):
-        require_weights(model)
         state = [*model.parameters(), *model.buffers()]
+        # Its weights would be drawn in the first batch.
+        is_lazy = any(map(nn.parameter.is_lazy, state))
+        require(not is_lazy, f"{type(model).__name__} has a lazy layer: run it once before")
         dtypes = [tensor.dtype for tensor in state if tensor.is_floating_point()]
         rounded = {dtype for dtype in dtypes if dtype.itemsize < 4}
         require(not rounded, f"the module has parameters in {rounded}; {ROUNDED} (model.float())")
@@ -109,12 +111,6 @@ def as_classifier(model, points, names=None):
         return call(batch.numpy() if takes_arrays else batch)
 
     return Classifier(adapted, device, precision_of(points), per_call_cost=predicts)
-
-
-def require_weights(module):
-    """Raise ValueError for a module with a lazy layer, which draws weights in its first batch."""
-    is_lazy = any(map(nn.parameter.is_lazy, [*module.parameters(), *module.buffers()]))
-    require(not is_lazy, f"{type(module).__name__} has a lazy layer: run it once before")
 
 
 def _predict_of(model):

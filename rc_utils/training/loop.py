@@ -14,13 +14,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from rc_utils.checks import check_count, require
-from rc_utils.counting.classifier import (
-    NUM_PROBED,
-    NonFiniteScores,
-    as_classifier,
-    probed,
-    require_weights,
-)
+from rc_utils.counting.classifier import NUM_PROBED, NonFiniteScores, as_classifier, probed
 from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import slices_of
@@ -105,7 +99,6 @@ def train(
     [0, epochs]; torch's own errors for images of a shape that the network does not take, and for
     parameters that are not float32.
     """
-    require_weights(network)
     device = torch.device(device) if device is not None else next(network.parameters()).device
     network, data = network.to(device), data.to(device)
     if channels_last:
