@@ -20,17 +20,13 @@ class NotebookError(RuntimeError):
     """A notebook that could not be executed; names the notebook, the cell and the cell's error."""
 
 
-def known_notebooks():
-    """Notebooks in the folder `notebooks/` of the project, by name."""
-    return {path.stem: path for path in sorted((project_root() / "notebooks").glob("*.ipynb"))}
-
-
 def find_notebook(name):
     """Path of a notebook given by its path or by its name in `notebooks/`."""
     if name.endswith(".ipynb"):
         return pathlib.Path(name)
-    check_name("notebook", name, known_notebooks())
-    return known_notebooks()[name]
+    folder = project_root() / "notebooks"
+    check_name("notebook", name, [path.stem for path in folder.glob("*.ipynb")])
+    return folder / f"{name}.ipynb"
 
 
 def _code_cells(path):
