@@ -60,15 +60,10 @@ def crop_and_flip(images, padding, top, left, flips):
     images: (B, C, H, W) uint8, not normalised yet, so that the border is black. top, left: (B,)
     int64, first row and column, 0 to 2 padding; flips: (B,) int64, 1 for a horizontal flip.
     """
-    batch, _, height, width = images.shape
-    device = images.device
-    rows = torch.arange(height, device=device) + top[:, None]
-    columns = torch.arange(width, device=device)
-    columns = torch.where(flips[:, None] > 0, columns.flip(0), columns) + left[:, None]
-    padded = F.pad(images, (padding,) * 4)
-    sample = torch.arange(batch, device=device)[:, None, None]
-    picked = padded.permute(0, 2, 3, 1)[sample, rows[:, :, None], columns[:, None, :]]
-    return picked.permute(0, 3, 1, 2).contiguous()
+    height, width = images.shape[2:]
+    windows = F.pad(images, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+    cropped = windows[torch.arange(len(images), device=images.device), :, top, left]
+    return torch.where(flips.view(-1, 1, 1, 1) > 0, cropped.flip(3), cropped)
 
 
 def random_labels(config, data):
