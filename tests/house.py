@@ -63,7 +63,7 @@ def hidden_share():
 def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
     return {
-        "lines of rc_utils": (lines_of("rc_utils"), 7010, 5000),
+        "lines of rc_utils": (lines_of("rc_utils"), 7000, 5000),
         "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 39, 40),
         "lines of rc_theory": (lines_of("rc_theory"), 2720, 2600),
         "lines of rc_studies": (lines_of("rc_studies"), 1260, 1200),
