@@ -44,7 +44,7 @@ def _parser():
     about = benchmarks.__doc__.split("\n\n")[0]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=about)
     parser.add_argument("--quick", action="store_true", help="fewer repeats and images")
-    only = "benchmarks to run (default: all)"
+    only = "benchmarks to run (default: all, of which triangles takes hours)"
     parser.add_argument("--only", nargs="+", metavar="NAME", help=only)
     threads = "torch threads (default 1, as in a campaign)"
     parser.add_argument("--threads", type=int, default=1, help=threads)
