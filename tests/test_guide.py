@@ -6,7 +6,6 @@ it is checked:
     run         Python is executed, blocks of a page in one namespace; commands in this process
     parse       Python compiles, imports exist, calls of the package fit; arguments are taken
     file NAME   the block is checked, and written to NAME for the blocks after it
-    compile     Python compiles; it needs a package that the book does not have
 
 A block of `text` is what the block that was run before it prints.
 """
@@ -175,9 +174,7 @@ def test_every_mark_is_known_and_has_a_block_and_what_is_not_run_is_taken(page):
     marked = [match for match in _BLOCK.finditer(text) if match[1]]
     assert len(re.findall(_MARK, text, re.MULTILINE)) == len(marked)
     for block in blocks(page):
-        assert block.mode in ("run", "parse", "file", "compile"), block.place
-        if block.mode == "compile":
-            compile(block.text, block.place, "exec")
+        assert block.mode in ("run", "parse", "file"), block.place
         if block.mode in ("parse", "file"):
             try:
                 check_block(block)
