@@ -70,7 +70,9 @@ def load_points(path, key=None, image_size=None):
     fits = images.ndim == 4 and images.shape[-1] in (1, 3, 4)
     expected = "expected (N, H, W) or (N, H, W, C), C = 1, 3 or 4"
     require(fits, f"bytes of shape {points.shape} are no images; {expected}")
-    return np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
+    images = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype=np.float32) / 255
+    print(f"bytes are images: {images.shape} of numbers between 0 and 1")
+    return images
 
 
 def _images_in(folder, image_size):

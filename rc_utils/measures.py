@@ -25,7 +25,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from rc_utils.checks import check_name, require
-from rc_utils.counting.classifier import as_classifier, read_outputs, two_scores
+from rc_utils.counting.classifier import (
+    are_probabilities,
+    as_classifier,
+    labels_of,
+    read_outputs,
+    refuse_non_finite,
+    two_scores,
+)
 from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import slices_of
@@ -55,6 +62,7 @@ def distance_from_init(network, initial):
     in the definition (v1 App. B, Example 1).
     """
     check_weights(network)
+    require(initial is not network, "initial is the network itself: keep copy.deepcopy(network)")
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
     moved = [(w - w0.to(w.device)).detach() for w, w0 in pairs if w.dim() >= 2]
     squares = [step.double().square().sum() for step in moved]
@@ -109,7 +117,9 @@ def log_path_norm(network, x):
 
 
 def check_weights(network):
-    """Raise ValueError where the weight of a layer is computed from parameters and is not one."""
+    """Raise ValueError where a layer's weight is computed from parameters, or none is found."""
+    found = any(parameter.dim() > 1 for parameter in network.parameters())
+    require(found, "the network has no parameter of two dimensions or more, which is measured here")
     for name, _ in network.named_parameters():
         computed = re.search(r"_orig$|weight\w*_g$|parametrizations\.", name)
         found = f"a weight is computed from {name!r} (parametrisation, weight norm, pruning)"
@@ -118,7 +128,7 @@ def check_weights(network):
 
 
 def sharpness(network, x, y, tolerance=0.05):
-    """Largest eigenvalue of the Hessian, in all parameters, of the mean cross-entropy on (x, y).
+    """Largest eigenvalue of the Hessian of the mean cross-entropy on (x, y), in what is trained.
 
     In evaluation mode. Lanczos iterations with Hessian-vector products from a fixed start;
     `tolerance` bounds the relative distance to some eigenvalue, now and then one a quarter below
@@ -130,7 +140,7 @@ def sharpness(network, x, y, tolerance=0.05):
     parameters = [p for p in network.parameters() if p.requires_grad]
     with undisturbed(network, y.device), torch.enable_grad():
         # A copy, here and below, for a network that works on its input in place.
-        loss = F.cross_entropy(two_scores(network(x[:].clone())), y)
+        loss = F.cross_entropy(_logits(network(x[:].clone())), y)
         gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
         gradient = torch.cat([g.reshape(-1) for g in gradients])
 
@@ -143,7 +153,7 @@ def sharpness(network, x, y, tolerance=0.05):
         start = np.random.default_rng(0).standard_normal(len(gradient))
         first = hessian_times(start)
         if not first.any() or not np.isfinite(first).all():
-            return float(first.sum())  # 0, or NaN for a network that has diverged
+            return float(first.sum())  # 0, or NaN beyond float32
         hessian = LinearOperator((len(start),) * 2, matvec=hessian_times, dtype=np.float64)
         lanczos = {"which": "LA", "ncv": 5, "v0": start, "tol": tolerance}
         return float(eigsh(hessian, k=1, return_eigenvectors=False, **lanczos)[0])
@@ -187,16 +197,25 @@ def jacobian_norm(network, x):
         for part in slices_of(x, 500):
             images = x[part].detach().clone().requires_grad_()
             squares = 0.0
-            for row in two_scores(network(images)).softmax(1).sum(0):
+            for row in _logits(network(images)).softmax(1).sum(0):
                 (gradient,) = torch.autograd.grad(row, images, retain_graph=True)
                 squares = squares + gradient.flatten(1).double().square().sum(1)
             total += float(squares.sqrt().sum())
     return total / len(x)
 
 
+def _logits(output):
+    """Logits (n, C) of an output; NonFiniteScores for NaN, ValueError for probabilities."""
+    logits = two_scores(output)
+    refuse_non_finite(labels_of(logits.detach()))
+    found = "the network's outputs look like probabilities: give it without its softmax"
+    require(not are_probabilities(logits.detach()), found)
+    return logits
+
+
 def _margins(logits, y):
     """f(x)_y - max_{i != y} f(x)_i of every image, (N,)."""
-    logits, target = two_scores(logits), y[:, None]
+    logits, target = _logits(logits), y[:, None]
     return logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
 
 
@@ -316,7 +335,7 @@ def _scores_along(network, x, pairs):
         return torch.lerp(ends[:, 0], ends[:, 1], t.view(-1, *[1] * (ends.ndim - 2)))
 
     total = len(pairs) * SEGMENT_POINTS
-    scores = read_outputs(classifier, batch_of, total, lambda z: two_scores(z).softmax(1))
+    scores = read_outputs(classifier, batch_of, total, lambda z: _logits(z).softmax(1))
     return scores.view(len(pairs), SEGMENT_POINTS, -1)
 
 

@@ -82,6 +82,7 @@ def through(between=lambda m, h: h, after=lambda m, z: z):
 GOOD = {
     "module": Net,
     "dropout and batch norm": lambda seed: nn.Sequential(Net(seed), nn.Dropout(0.5)).train(),
+    "its forward pass": lambda seed: nn.Sequential(Net(seed), nn.Dropout(0.5)).train().forward,
     "a function of arrays": lambda seed: numpy_scores(Net(seed)),
     "labels": lambda seed: Estimator(numpy_scores(Net(seed))),
     "labels of 64 bits": lambda seed: (
@@ -126,6 +127,7 @@ def five_classes(x):
     return np.eye(5)[(np.floor(3 * x[:, 0]) % 5).astype(int)]
 
 
+CENTRES = torch.from_numpy(np.random.default_rng(0).random((3, 2))).float()
 REGRESSOR = make_pipeline(RandomForestRegressor(2)).fit(np.eye(2), [-1, 1])
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
 ROUNDS = "half precision|of its batch"  # which may turn a last bit, and so a rounding
@@ -162,10 +164,18 @@ BAD = {
     "labels as floats": (lambda seed: lambda x: (x[:, 0] > 0) * -1.0, "labels as integers"),
     "names": (lambda seed: lambda x: np.where(x[:, 0] > 0, "a", "b"), "<U1, which are no numbers"),
     "a regressor": (lambda seed: REGRESSOR, "Pipeline is a regressor"),
+    "a regressor's predictions": (lambda seed: REGRESSOR.predict, "Pipeline is a regressor"),
+    "votes of a random network": (
+        through(lambda m, h: F.dropout(h, 0.1), lambda m, z: F.one_hot(z.argmax(1), 3).float()),
+        "at every call",
+    ),
+    "distances by another kernel in large batches": (
+        lambda seed: lambda x: -torch.cdist(1e4 + torch.from_numpy(x), 1e4 + CENTRES), "depends on"
+    ),
     "all classes off": (through(after=lambda m, z: torch.full_like(z, -torch.inf)), "NaN or inf"),
     "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
     "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),
-    "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 12\)"),
+    "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 32\)"),
     "another shape of points": (lambda seed: nn.Linear(3, 2), "cannot be multiplied"),
     "two outputs for a point": (lambda seed: TWO_OUTPUTS, "several labels for a point"),
 }  # fmt: skip

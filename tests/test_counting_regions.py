@@ -134,11 +134,11 @@ def test_running_out_of_memory_halves_the_chunk(error):
         count = region_count(cramped, points, num_samples=10, resolution=50, **options)
         return count.counts.tolist(), sizes[7:]  # after the probe
 
-    found, sizes = counts(30, batch_size=200)
+    found, sizes = counts(40, batch_size=200)
     assert found == counts(10**9)[0]
     assert sizes[:3] == [167, 72, 36]
-    assert max(sizes[3:]) <= 30
-    assert sum(size for size in sizes if size <= 30) == 500
+    assert max(sizes[3:]) <= 40
+    assert sum(size for size in sizes if size <= 40) == 500
     with pytest.raises(RuntimeError if error is None else type(error)):
         counts(0)
 

@@ -11,6 +11,7 @@ import torch.nn.utils.prune
 import rc_utils as rc
 from rc_exact import exact_segment
 from rc_utils import measures
+from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.counting.sampling import vertex_indices
 from rc_utils.measures import MEASURES
 
@@ -77,17 +78,23 @@ def test_spectral_product_and_distance_from_init_are_of_matrices_and_kernels_onl
         network.conv.weight += 2
         network.head.bias += 100
     assert measures.distance_from_init(network, initial) == pytest.approx(math.sqrt(27 * 4))
-    assert measures.distance_from_init(torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)) == 0.0
+    for first, message in ((torch.nn.BatchNorm1d(3), "no parameter of two"), (network, "itself")):
+        with pytest.raises(ValueError, match=message):
+            measures.distance_from_init(first, first)
 
 
-def test_sharpness_of_separated_images_and_of_a_diverged_network():
+def test_sharpness_of_separated_images_and_no_measure_of_a_diverged_network():
     x, y = F.one_hot(torch.arange(3).repeat(4), 4).float(), torch.arange(3).repeat(4)
     linear = torch.nn.Linear(4, 3, bias=False)
     linear.unused = torch.nn.Parameter(torch.ones(1))
-    for weight, expected in ((1e4 * torch.eye(3, 4), 0.0), (torch.full((3, 4), torch.nan), None)):
-        linear.weight.data = weight
-        sharpness = measures.sharpness(linear, x, y)
-        assert math.isnan(sharpness) if expected is None else sharpness == expected
+    linear.weight.data = 1e4 * torch.eye(3, 4)
+    assert measures.sharpness(linear, x, y) == 0
+    of_probabilities = torch.nn.Sequential(linear, torch.nn.Softmax(1))
+    with pytest.raises(ValueError, match="look like probabilities: give it without its softmax"):
+        measures.sharpness(of_probabilities, x, y)
+    linear.weight.data[:] = torch.nan
+    with pytest.raises(NonFiniteScores, match="at 12 of 12 points: has it diverged"):
+        measures.sharpness(linear, x, y)
 
 
 def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():

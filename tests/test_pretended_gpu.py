@@ -1,5 +1,7 @@
 """GPU paths on any machine: no tensor of the CPU meets one of the card; results are the CPU's."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -47,7 +49,9 @@ def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
         layers = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()
         last = torch.nn.Flatten(), torch.nn.Linear(144, 10)
         measured = torch.nn.Sequential(*layers, *last).to(device).eval()
-        values = {name: measure(name, measured, measured, there) for name in MEASURES}
+        values = {
+            name: measure(name, measured, copy.deepcopy(measured), there) for name in MEASURES
+        }
         return exact_segment(network, first, second).boundaries, values
 
     boundaries, values = results("cpu")

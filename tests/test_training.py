@@ -129,10 +129,18 @@ def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkey
     assert (cudnn.allow_tf32, cudnn.conv.fp32_precision) == before
 
 
+def test_autocast_around_a_training_changes_nothing(tiny_data):
+    alone = train(small_network(), tiny_data, TrainConfig(epochs=1))
+    with torch.autocast("cpu"):
+        inside = train(small_network(), tiny_data, TrainConfig(epochs=1))
+    assert inside.train_loss == alone.train_loss
+
+
 def test_what_cannot_be_trained_is_named(tiny_data):
     one_class = build_network("MLP", num_classes=1, image_size=8)
     for network, message in (
         (one_class, r"MLP .* shape \(1,\) for each image; expected \(10,\)"),
+        (nn.Sequential(build_network("MLP", image_size=8), nn.Softmax(1)), "give the logits"),
         (nn.LazyConv2d(10, 3), "uninitialized parameter"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -21,8 +21,9 @@ NON_FINITE = -(2**31)
 # Points with which a model is probed, and the shares of the spread of its scores by which they may
 # differ from call to call, and between batches of other sizes, which have other matrix kernels: of
 # the nine networks by some 1e-6.
-# Labels tell less than scores: a random one differs at a few points in a hundred.
-NUM_PROBED, NUM_PROBED_LABELS, CALL_TOLERANCE, BATCH_TOLERANCE = 12, 240, 1e-5, 1e-4
+# Labels tell less than scores: a random one differs at a few points in a hundred. More than 25
+# points, since `torch.cdist` multiplies matrices from there on.
+NUM_PROBED, NUM_PROBED_LABELS, CALL_TOLERANCE, BATCH_TOLERANCE = 32, 240, 1e-5, 1e-4
 ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
 ONE_SCORE = "the model returns one number per point, whose sign is to be its label"
 
@@ -80,6 +81,10 @@ def as_classifier(model, points, names=None):
     """
     device = getattr(points, "device", None)
     device = device if isinstance(device, torch.device) else torch.device("cpu")
+    owner, name = getattr(model, "__self__", None), getattr(model, "__name__", "")
+    is_module = isinstance(owner, nn.Module) and name == "forward"
+    if is_module or (name == "predict" and hasattr(owner, "__sklearn_tags__")):
+        model = owner  # whose modes, and whether it classifies, can be told
     if isinstance(model, nn.Module):
         state = [*model.parameters(), *model.buffers()]
         # Its weights would be drawn in the first batch.
@@ -182,10 +187,10 @@ def default_chunk(num_features, classifier):
 def probed(classifier, points, batch_size=None):
     """The classifier, after a look at whether it is a function of one point; else ValueError.
 
-    `points` (n, *shape), repeated up to a dozen, are evaluated twice, in another order, while its
-    operations are watched, in smaller batches, and two alone. Parameters and buffers are compared,
-    and set back where the model has changed them. A batch size of up to 64 is kept here, for models
-    that take no other.
+    `points` (n, *shape), repeated up to `NUM_PROBED`, are evaluated twice, in another order, while
+    its operations are watched, in smaller batches, and two alone. Parameters and buffers are
+    compared, and set back where the model has changed them. A batch size of up to 64 is kept here,
+    for models that take no other.
     """
     if batch_size is not None:
         batch_size = check_count("batch_size", batch_size, 1)
@@ -212,7 +217,7 @@ def probed(classifier, points, batch_size=None):
             others.append(outputs(some, fewer))
     changed = False
     for tensor, old in zip(state, before, strict=True):
-        if not torch.equal(tensor.nan_to_num(), old.nan_to_num()):
+        if not torch.equal(tensor.detach().nan_to_num(), old.nan_to_num()):
             changed = True
             tensor.data.copy_(old)
     name = type(module).__name__ if module is not None else "the model"
@@ -298,13 +303,22 @@ def classifier_inside(model, vertices, batch_size=None):
 
 
 def probed_inside(classifier, corners, batch_size=None):
-    """`probed` at points inside corners (B, d + 1, *shape), at more where each gives one number."""
-    for number in (NUM_PROBED, NUM_PROBED_LABELS):
+    """`probed_enough` at points inside corners (B, d + 1, *shape)."""
+
+    def points_of(number):
         simplex = torch.arange(number) % len(corners)
         weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), number)
-        points = points_inside(corners, simplex, torch.from_numpy(weights).to(corners))
-        found = probed(classifier, points, batch_size)
-        if found.outputs.size > len(found.outputs):  # one number for a point tells less
+        return points_inside(corners, simplex, torch.from_numpy(weights).to(corners))
+
+    return probed_enough(classifier, points_of, batch_size)
+
+
+def probed_enough(classifier, points_of, batch_size=None):
+    """`probed` at so many points as `points_of` makes, at more where each of them tells little."""
+    for number in (NUM_PROBED, NUM_PROBED_LABELS):
+        found = probed(classifier, points_of(number), batch_size)
+        several = found.outputs.size > len(found.outputs)
+        if several and not _are_whole(found.outputs[np.isfinite(found.outputs)]):  # nor votes
             break
     return found
 
@@ -344,6 +358,11 @@ def two_scores(scores):
     return torch.cat([torch.zeros_like(scores), scores], 1) if scores.shape[1] == 1 else scores
 
 
+def are_probabilities(scores):
+    """Whether no score (n, C) is below 0 and those of each point add up to 1."""
+    return bool((scores >= 0).all() and abs(scores.sum(1) - 1).max() < 1e-4)
+
+
 def refuse_non_finite(labels):
     """Raise NonFiniteScores where labels (n,) are NON_FINITE."""
     bad = int((labels == NON_FINITE).sum()) if labels.dtype == torch.int32 else 0
@@ -364,8 +383,11 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
     def batch_of(start, stop):
         return gather(points, np.arange(start, stop), classifier.device, classifier.dtype)
 
-    first = batch_of(0, min(NUM_PROBED, len(points)))
-    classifier = require_sign(probed(classifier, first, batch_size))
+    def first_of(number):
+        return batch_of(0, min(number, len(points)))
+
+    require(len(points), "there are no points")
+    classifier = require_sign(probed_enough(classifier, first_of, batch_size))
     return read_labels(classifier, batch_of, len(points))
 
 

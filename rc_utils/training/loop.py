@@ -14,7 +14,13 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from rc_utils.checks import check_count, require
-from rc_utils.counting.classifier import NUM_PROBED, NonFiniteScores, as_classifier, probed
+from rc_utils.counting.classifier import (
+    NUM_PROBED,
+    NonFiniteScores,
+    are_probabilities,
+    as_classifier,
+    probed,
+)
 from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.datasets import Dataset, ImageTensor
 from rc_utils.datasets.images import slices_of
@@ -127,8 +133,8 @@ def train(
 
     started, finite = time.perf_counter(), False
     diverging = contextlib.suppress(NonFiniteScores)
-    alone = own_random_state(device, config.seed)
-    with alone, full_precision(), diverging, torch.enable_grad():
+    alone, exact = own_random_state(device, config.seed), torch.autocast(device.type, enabled=False)
+    with alone, exact, full_precision(), diverging, torch.enable_grad():
         if config.pretrain_epochs:
             number = config.pretrain_epochs
             first = dataclasses.replace(config, epochs=number, schedule="constant", between_share=0)
@@ -209,6 +215,8 @@ def check_outputs(network, data):
     found = f"{type(network).__name__} makes outputs of shape {outputs.shape[1:]} for each image"
     fits = outputs.ndim == 2 and outputs.shape[1] >= classes
     require(fits, f"{found}; expected ({classes},) or more, a score for each class")
+    logits = "they look like probabilities: give the logits, from which the loss is computed"
+    require(not are_probabilities(outputs), f"{found}, and {logits}")
 
 
 def _epochs(network, step, data, config, progress):
