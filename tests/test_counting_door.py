@@ -175,7 +175,7 @@ BAD = {
     "all classes off": (through(after=lambda m, z: torch.full_like(z, -torch.inf)), "NaN or inf"),
     "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
     "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),
-    "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 32\)"),
+    "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 26\)"),
     "another shape of points": (lambda seed: nn.Linear(3, 2), "cannot be multiplied"),
     "two outputs for a point": (lambda seed: TWO_OUTPUTS, "several labels for a point"),
 }  # fmt: skip

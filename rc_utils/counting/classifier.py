@@ -23,7 +23,7 @@ NON_FINITE = -(2**31)
 # the nine networks by some 1e-6.
 # Labels tell less than scores: a random one differs at a few points in a hundred. More than 25
 # points, since `torch.cdist` multiplies matrices from there on.
-NUM_PROBED, NUM_PROBED_LABELS, CALL_TOLERANCE, BATCH_TOLERANCE = 32, 240, 1e-5, 1e-4
+NUM_PROBED, NUM_PROBED_LABELS, CALL_TOLERANCE, BATCH_TOLERANCE = 26, 240, 1e-5, 1e-4
 ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
 ONE_SCORE = "the model returns one number per point, whose sign is to be its label"
 
@@ -188,7 +188,7 @@ def probed(classifier, points, batch_size=None):
     """The classifier, after a look at whether it is a function of one point; else ValueError.
 
     `points` (n, *shape), repeated up to `NUM_PROBED`, are evaluated twice, in another order, while
-    its operations are watched, in smaller batches, and two alone. Parameters and buffers are
+    its operations are watched, half a batch alone, and two points alone. Parameters and buffers are
     compared, and set back where the model has changed them. A batch size of up to 64 is kept here,
     for models that take no other.
     """
@@ -211,7 +211,8 @@ def probed(classifier, points, batch_size=None):
     first, again = np.split(outputs(order.repeat(2), size), 2)
     with contextlib.suppress(Exception), watch:  # some compiled models cannot be watched
         others.append(outputs(order.flip(0), size)[::-1])
-    for fewer, some in ((max(1, size // 2), order), (1, order[:2])):
+    half = max(1, size // 2)
+    for fewer, some in ((half, order[:half]), (1, order[:2])):
         # A model that takes no smaller batch says so where it gets one.
         with contextlib.suppress(Exception):
             others.append(outputs(some, fewer))

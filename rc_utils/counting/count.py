@@ -118,7 +118,7 @@ def region_count(
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
         progress: show a bar over the points on stderr, with the time left.
 
-    The model is probed first, by some 130 evaluations, or a thousand of one with labels or one
+    The model is probed first, by some ninety evaluations, or a thousand of one with labels or one
     score, that `num_evaluations` leaves out: one that is random, depends on its batch, changes
     itself or computes in half precision is refused with the reason, as is one score a point that
     looks like a probability (`probed`).
