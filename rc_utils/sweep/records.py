@@ -339,10 +339,11 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
     require((runs["status"] == "ok").any(), diverged)
     none = f"no run of campaign {name!r} has a count {count!r}, which the page shows: let it count"
     if count:
-        has = runs.get(f"count_{count}", runs["gap"] * np.nan).notna()
-        require(has.any(), none)
-        asked = runs["experiment"].map(lambda name: count in campaign.experiment(name).counts)
-        lack = (asked & (runs["status"] == "ok") & ~has).sum()
+        column = f"count_{count}"
+        require(column in runs and runs[column].notna().any(), none)
+        asked = [e.name for e in campaign.experiments if count in e.counts]
+        should = runs["experiment"].isin(asked) & (runs["status"] == "ok")
+        lack = (should & runs[column].isna()).sum()
         again = f"{lack} of {len(runs)} runs lack the count {count!r}: `{command}` makes them again"
         require(not lack, again)
     return runs.reset_index(drop=True)

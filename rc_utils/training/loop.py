@@ -133,8 +133,9 @@ def train(
 
     started, finite = time.perf_counter(), False
     diverging = contextlib.suppress(NonFiniteScores)
-    alone, exact = own_random_state(device, config.seed), torch.autocast(device.type, enabled=False)
-    with alone, exact, full_precision(), diverging, torch.enable_grad():
+    no_autocast = torch.autocast(device.type, enabled=False)
+    alone = own_random_state(device, config.seed)
+    with alone, no_autocast, full_precision(), diverging, torch.enable_grad():
         if config.pretrain_epochs:
             number = config.pretrain_epochs
             first = dataclasses.replace(config, epochs=number, schedule="constant", between_share=0)
