@@ -9,8 +9,8 @@ from tqdm import tqdm
 import benchmarks
 from benchmarks.registry import FULL, QUICK
 from benchmarks.report import as_text, header, table
-from rc_utils.checks import unknown_name
 from rc_utils.paths import results_dir
+from rc_utils.validation import unknown_name
 
 
 def main(arguments=None):

@@ -15,7 +15,6 @@ import tomllib
 import nbformat
 from tqdm import tqdm
 
-from rc_utils.checks import check_keys, check_name, require, settings_from_dict, unknown_name
 from rc_utils.notebooks import (
     NotebookError,
     check_parameters,
@@ -25,6 +24,7 @@ from rc_utils.notebooks import (
 from rc_utils.paths import write_atomically
 from rc_utils.published import RESULTS
 from rc_utils.sweep import campaign, records
+from rc_utils.validation import check_keys, check_name, require, settings_from_dict, unknown_name
 
 STAMP = "rc_fingerprint"
 _WORKERS = 2

@@ -10,7 +10,6 @@ from torch import nn
 from rc_exact.plan import make_plan
 from rc_exact.propagation import propagate, rehearse, require_same_scores, run_rows
 from rc_exact.trees import is_tree_model, tree_pieces
-from rc_utils.checks import check_count, require
 from rc_utils.counting.classifier import (
     NonFiniteScores,
     as_classifier,
@@ -19,6 +18,7 @@ from rc_utils.counting.classifier import (
 )
 from rc_utils.counting.sampling import as_tensor
 from rc_utils.counting.segments import Samples, hiding_places, refine
+from rc_utils.validation import check_count, require
 
 # A region narrower than this share of the segment is rounding: scores that touch.
 REGION_TOLERANCE = 1e-12

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rc_utils.checks import require
+from rc_utils.validation import require
 
 
 def is_tree_model(model):

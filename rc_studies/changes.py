@@ -13,13 +13,13 @@ from tqdm import tqdm
 
 from rc_studies.explorer import data_address
 from rc_studies.studies import SIDE
-from rc_utils.checks import require
 from rc_utils.counting import outlines, predict_labels, region_count, triangle_regions
 from rc_utils.counting.sampling import vertex_indices
 from rc_utils.paths import campaigns_dir, write_atomically
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_records
 from rc_utils.sweep.run import dataset_of, trained_network
+from rc_utils.validation import require
 
 CAMPAIGN = load_campaign("study-axes")
 FILE = campaigns_dir() / CAMPAIGN.name / "triangles.json"

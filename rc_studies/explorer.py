@@ -13,12 +13,12 @@ from collections.abc import Mapping
 import matplotlib.image
 import numpy as np
 
-from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting.sampling import draw_distinct
 from rc_utils.datasets import Dataset
 from rc_utils.plotting import class_colours
 from rc_utils.sweep.campaign import PlannedRun, load_campaign
 from rc_utils.sweep.records import find_records
+from rc_utils.validation import check_count, check_name, require
 
 
 def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rc_utils.checks import require
+from rc_utils.validation import require
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from rc_studies.studies import COUNT, RIVALS, decision, study_runs
-from rc_utils.checks import require
 from rc_utils.correlation import correlate, partial_correlation, with_logs
 from rc_utils.paths import campaigns_dir, data_dir, write_atomically
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_count
+from rc_utils.validation import require
 
 # The bar of r, and the margin of equivalence, of which 0.1 is out of reach of 120 twins.
 BARS = {"twins": 0.2, "gap": 0.7}

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import require
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_records, is_complete, load_runs
+from rc_utils.validation import require
 
 COUNT = "log count"
 SIDE = 240  # of a drawn triangle, in the units of its paths

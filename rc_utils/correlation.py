@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rc_utils.checks import check_name, require
 from rc_utils.training.config import TrainConfig
+from rc_utils.validation import check_name, require
 
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
 MIN_UNITS = 7

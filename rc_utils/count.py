@@ -10,8 +10,8 @@ import sys
 import numpy as np
 
 from rc_utils import correlation
-from rc_utils.checks import require
 from rc_utils.counting import label_grid, region_count, sample_vertices
+from rc_utils.validation import require
 
 _KEYS = ("x_train", "x", "points", "images")
 

@@ -24,7 +24,6 @@ from scipy.integrate import cumulative_trapezoid, trapezoid
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
-from rc_utils.checks import check_name, require
 from rc_utils.counting.classifier import (
     are_probabilities,
     as_classifier,
@@ -36,6 +35,7 @@ from rc_utils.counting.classifier import (
 from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import slices_of
+from rc_utils.validation import check_name, require
 
 COUNTED_SEGMENTS, INTRA_SEGMENTS, OWN = 1000, 500, 1
 # Points at equal distances on a segment, with its ends; odd, so that the midpoint is one of them.

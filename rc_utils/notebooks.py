@@ -12,8 +12,8 @@ import logging
 import pathlib
 import sys
 
-from rc_utils.checks import check_keys, check_name, checked_value, require
 from rc_utils.paths import fix_folders, project_root, results_dir
+from rc_utils.validation import check_keys, check_name, checked_value, require
 
 
 class NotebookError(RuntimeError):

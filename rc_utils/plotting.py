@@ -23,8 +23,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from rc_utils.checks import check_keys, require
 from rc_utils.correlation import Estimate, correlate, distinct_settings
+from rc_utils.validation import check_keys, require
 
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import check_name
 from rc_utils.correlation import correlate_settings, distinct_settings, finished, interval_text
 from rc_utils.paths import project_root, write_atomically
 from rc_utils.sweep.campaign import TRAIN_DEFAULTS, load_campaign
+from rc_utils.validation import check_name
 
 VERDICTS = ("supports", "inconclusive", "contradicts")
 ARGUMENTS = ("proved", "refuted by argument")

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_utils.checks import naming, require
 from rc_utils.published import NETWORKS
+from rc_utils.validation import naming, require
 
 COMMIT = "lijingwei0502/implicit_bias@6148365"
 # Folders whose lines hold a curve of counts. Left out: `rank_corr`, mix_aug/primal.txt, copies of

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from rc_theory.complexity.stacked import LOSSES, IdentityLayer, StackedLinear, sgd_steps
 from rc_theory.complexity.trajectory import lipschitz_constants
-from rc_utils.checks import require
 from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.counting.mesh import part_above
+from rc_utils.validation import require
 
 # A polygon's corner this near to a line counts as on it; polygons have extent 1.
 ON_LINE = 1e-10

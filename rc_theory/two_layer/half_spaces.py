@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from rc_theory.two_layer.networks import Networks, outputs, segment_counts
-from rc_utils.checks import require
+from rc_utils.validation import require
 
 # Random lines on which the regions of a family are counted.
 LINES = 200

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rc_utils.checks import check_count
+from rc_utils.validation import check_count
 
 # Numbers held at once while segments are counted.
 _CHUNK = 1 << 22

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from rc_theory.two_layer.networks import Networks, active_neurons, quadratic_loss, sharpness
-from rc_utils.checks import check_name, require
+from rc_utils.validation import check_name, require
 
 DATASETS = ("sphere", "digits", "line")
 # A loss this many times the initial one is taken for divergence.

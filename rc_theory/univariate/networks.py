@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
-from rc_utils.checks import require
+from rc_utils.validation import require
 
 # Kinks nearer than this are one, and a kink nearer than this to a sample is on it: neurons that
 # join in the limit are still apart where a flow stops. The samples lie in [-1, 1].

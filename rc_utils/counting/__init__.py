@@ -1,9 +1,9 @@
 """Counting the connected regions of equal predicted label of a classifier."""
 
 from rc_utils.counting.classifier import predict_labels
-from rc_utils.counting.count import AUTHORS, LabelGrid, RegionCount, label_grid, region_count
 from rc_utils.counting.lattice import Lattice, count_components, make_lattice
 from rc_utils.counting.mesh import outlines, triangle_regions
+from rc_utils.counting.regions import AUTHORS, LabelGrid, RegionCount, label_grid, region_count
 from rc_utils.counting.sampling import median_distance, sample_vertices
 
 __all__ = [

@@ -10,8 +10,8 @@ import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting.sampling import as_tensor
+from rc_utils.validation import check_count, check_name, require
 
 Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
 ADJACENCIES = ("face", "full", "simplex")  # of labels

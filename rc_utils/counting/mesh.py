@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 from scipy.sparse import csr_array
 
-from rc_utils.checks import check_name, require
 from rc_utils.counting.classifier import classifier_inside, scores_at
 from rc_utils.counting.lattice import graph_components, make_lattice
+from rc_utils.validation import check_name, require
 
 STRATEGIES = ("grid", "adaptive")
 # How often the lattice's interval is halved, at most, by dimension; once in more than three.

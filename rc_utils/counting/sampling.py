@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from rc_utils.checks import check_count, check_name, check_number, require
+from rc_utils.validation import check_count, check_name, check_number, require
 
 NOISE = 0.1  # standard deviation of each number of the authors' random directions
 NUM_LENGTH_PAIRS = 200  # of which the median distance is the default length of a direction

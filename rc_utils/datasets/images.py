@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from rc_utils.checks import require
+from rc_utils.validation import require
 
 
 class ImageTensor:

@@ -16,9 +16,9 @@ import pandas as pd
 import torch
 
 from rc_utils import paths
-from rc_utils.checks import check_count, check_name, require, unknown_name
 from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel_stats
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
+from rc_utils.validation import check_count, check_name, require, unknown_name
 
 # Name -> the class of torchvision.
 DOWNLOADS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100", "mnist": "MNIST"}

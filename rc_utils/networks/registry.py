@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from rc_utils.checks import check_count, check_name, check_number, require
 from rc_utils.random_state import own_random_state
+from rc_utils.validation import check_count, check_name, check_number, require
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {}
 """Registered name -> class or function that builds the network."""

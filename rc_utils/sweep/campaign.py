@@ -15,7 +15,9 @@ import tomllib
 
 import numpy as np
 
-from rc_utils.checks import (
+from rc_utils.paths import campaigns_dir
+from rc_utils.training.config import TrainConfig
+from rc_utils.validation import (
     check_count,
     check_name,
     naming,
@@ -23,8 +25,6 @@ from rc_utils.checks import (
     settings_from_dict,
     unknown_name,
 )
-from rc_utils.paths import campaigns_dir
-from rc_utils.training.config import TrainConfig
 
 SCHEMA = 1
 TRAIN_DEFAULTS = dataclasses.asdict(TrainConfig())

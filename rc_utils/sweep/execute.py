@@ -16,7 +16,6 @@ import torch
 from tqdm import tqdm
 
 from rc_utils import measures
-from rc_utils.checks import check_arguments, check_count, check_name, naming, require
 from rc_utils.counting import region_count
 from rc_utils.datasets.load import folder_with, load_dataset
 from rc_utils.networks.registry import check_network
@@ -24,6 +23,7 @@ from rc_utils.paths import results_dir
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import Campaign, canonical_json, load_campaign
 from rc_utils.sweep.run import check_start, complete_run, make_record, torch_threads
+from rc_utils.validation import check_arguments, check_count, check_name, naming, require
 
 # Differences of seeds of one setting in the committed records of cifar10-small, which a run that is
 # repeated on another kind of processor may have: of an accuracy, and of a mean count as a share of

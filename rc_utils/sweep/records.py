@@ -15,7 +15,6 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from rc_utils.checks import check_count, check_name, require
 from rc_utils.paths import results_dir, write_atomically
 from rc_utils.sweep.campaign import (
     SCHEMA,
@@ -26,6 +25,7 @@ from rc_utils.sweep.campaign import (
     load_campaign,
 )
 from rc_utils.training.config import TrainConfig
+from rc_utils.validation import check_count, check_name, require
 
 INTERPOLATES = 0.99
 KEYS = {"status", "results", "measures", "counts", "evolution", "provenance"}

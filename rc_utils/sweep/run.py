@@ -13,7 +13,6 @@ import warnings
 import numpy as np
 import torch
 
-from rc_utils.checks import require
 from rc_utils.counting import predict_labels, region_count
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.counting.evaluation import evaluation_mode, full_precision, undisturbed
@@ -27,6 +26,7 @@ from rc_utils.sweep import records
 from rc_utils.sweep.campaign import SCHEMA, canonical_json
 from rc_utils.training import evaluate, train
 from rc_utils.training.loop import training_layout
+from rc_utils.validation import require
 
 NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted label
 

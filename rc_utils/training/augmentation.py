@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from rc_utils.checks import require
 from rc_utils.counting.sampling import draw_distinct, vertex_indices
+from rc_utils.validation import require
 
 # Segments of the default seed, which campaigns count: no training uses points between their ends.
 COUNTED_SEGMENTS = 1000

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from rc_utils.checks import check_count, check_name, check_number, require
+from rc_utils.validation import check_count, check_name, check_number, require
 
 CHOICES = {
     "optimizer": ("sgd", "adam", "adagrad"),

@@ -13,7 +13,6 @@ import torch
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from rc_utils.checks import check_count, require
 from rc_utils.counting.classifier import (
     NUM_PROBED,
     NonFiniteScores,
@@ -27,6 +26,7 @@ from rc_utils.datasets.images import slices_of
 from rc_utils.random_state import own_random_state
 from rc_utils.training.augmentation import PointsBetween, batches, random_labels
 from rc_utils.training.config import TrainConfig
+from rc_utils.validation import check_count, require
 
 Images = torch.Tensor | ImageTensor
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from rc_utils.checks import check_count, check_name, require
 from rc_utils.counting.classifier import (
     ONE_SCORE,
     as_classifier,
@@ -20,6 +19,7 @@ from rc_utils.counting.lattice import Lattice, count_along_edges, make_lattice
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
 from rc_utils.counting.sampling import Draw
 from rc_utils.counting.segments import begins, sample_adaptively
+from rc_utils.validation import check_count, check_name, require
 
 AUTHORS: dict[int | str, dict[str, Any]] = {
     1: {"dim": 1, "resolution": 200},
