@@ -18,7 +18,7 @@ def scheduling(scale):
     from distributed import LocalCluster
 
     table = {
-        "title": "one cell, many seeds",
+        "title": "one setting, many seeds",
         "dataset": {"name": "shapes", "n_train": 500, "n_test": 100, "image_size": 16},
         "networks": {"ResNet18": {"width": 8}},
         "counts": {"main": {"num_samples": 10}},

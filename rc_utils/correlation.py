@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rc_utils.training.config import TrainConfig
+from rc_utils.training.config import NEGLIGIBLE_DECAY, TrainConfig
 from rc_utils.validation import check_name, require
 
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
 MIN_UNITS = 7
-NEGLIGIBLE_DECAY = 1e-5
 HYPERPARAMETERS = [field.name for field in fields(TrainConfig) if field.name != "seed"]
 LOGS = {"lr": "log2_lr", "batch_size": "log2_batch"}  # columns of `with_logs`
 
@@ -303,27 +302,17 @@ def finished(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["status"] == "ok"] if "status" in runs.columns else runs
 
 
-def setting_names(runs: pd.DataFrame) -> pd.Series:
-    """Setting of each run, (n,): `setting`, or `cell` without a weight decay that is negligible."""
-    if "setting" in runs.columns:
-        return runs["setting"]
-    text = runs["cell"].astype(str)
-    decays = text.str.extract(r"weight_decay=([^,]+)")[0].astype(float)
-    others = text.str.replace(r"(^|, )weight_decay=[^,]*", "", regex=True).str.removeprefix(", ")
-    return text.where(decays > NEGLIGIBLE_DECAY, others)
-
-
 def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per network and setting: numeric columns averaged over the runs that finished.
 
     Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
     `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
-    run_id, seed, cell and weight decays that are all negligible give way to num_seeds, num_runs. A
-    number that is missing in one run is missing in the mean. The mean of count_std_error is an
+    run_id, seed and weight decays that are all negligible give way to num_seeds, num_runs. A number
+    that is missing in one run is missing in the mean. The mean of count_std_error is an
     upper bound, since runs share their simplices.
     """
     runs = finished(runs)
-    dropped = ["run_id", "seed", "status", "cell"]
+    dropped = ["run_id", "seed", "status"]
     if "weight_decay" in runs.columns:
         decays = runs["weight_decay"]
         if not (decays > NEGLIGIBLE_DECAY).any():
@@ -331,7 +320,7 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
         # One value, or a setting that lacks one of them would be at a level of its own.
         negligible = decays <= NEGLIGIBLE_DECAY
         runs = runs.assign(weight_decay=decays.mask(negligible, decays[negligible].max()))
-    runs = runs.assign(setting=setting_names(runs)).reset_index(drop=True)
+    runs = runs.reset_index(drop=True)
     keys = [key for key in ("campaign", "experiment", "network", "setting") if key in runs.columns]
     values = [column for column in runs.columns if column not in (*keys, *dropped)]
     code = runs.groupby(keys, sort=False, dropna=False).ngroup()
@@ -392,7 +381,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
 
 def correlate_settings(rows: pd.DataFrame, x: str, y: str, method: str = "pearson") -> Estimate:
     """`correlate` of two columns of runs, or of rows of `average_replicates`, over settings."""
-    return correlate(rows[x], rows[y], method, setting_names(rows).to_numpy())
+    return correlate(rows[x], rows[y], method, rows["setting"].to_numpy())
 
 
 def _rows(x, y, units):

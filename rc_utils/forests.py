@@ -86,7 +86,7 @@ def fit_grid(dataset, num_samples, progress=False):
         count = rc.region_count(model, x_train, **draw)
         yield {
             "campaign": dataset["name"], "experiment": "trees", "network": kind,
-            "cell": ", ".join(f"{key}={value}" for key, value in chosen.items()), "status": "ok",
+            "setting": ", ".join(f"{key}={value}" for key, value in chosen.items()), "status": "ok",
             "depth": chosen["max_depth"], "criterion": chosen["criterion"],
             "splitter": chosen.get("splitter", ""), "train_accuracy": train, "test_accuracy": test,
             "gap": train - test, "interpolates": train >= INTERPOLATES,

@@ -109,7 +109,7 @@ def label_of(column: str) -> str:
 def _settings(runs, columns):
     """Finished runs averaged over replicates, unless they are rows of settings already."""
     check_keys("the runs", columns, runs.columns)
-    return distinct_settings(runs) if "cell" in runs.columns else runs
+    return distinct_settings(runs) if "run_id" in runs.columns else runs
 
 
 def scatter_count_gap(

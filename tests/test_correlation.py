@@ -26,12 +26,12 @@ from rc_utils.correlation import (
     mean,
     partial_correlation,
     regression_formula,
-    setting_names,
     slope,
     weighted_pearson,
     with_logs,
 )
 from rc_utils.published import MAIN_NETWORKS
+from rc_utils.sweep.records import setting_name
 
 NAN = float("nan")
 SCIPY = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}
@@ -44,9 +44,9 @@ def make_runs(networks=MAIN_NETWORKS, noise=0.02, decays=(1e-5, 1e-6, 1e-7)):
     factors = (networks, (0.1, 0.01, 0.001), (256, 512, 1024), decays, range(2))
     for network, lr, batch, decay, seed in itertools.product(*factors):
         count = 4 - 0.2 * np.log2(lr / 0.01) + 0.3 * np.log2(batch / 512) + noise * rng.normal()
-        cell = f"lr={lr}, batch_size={batch}, weight_decay={decay}"
-        row = {"run_id": str(len(rows)), "cell": cell, "network": network, "lr": lr}
-        row |= {"batch_size": batch, "weight_decay": decay, "seed": seed, "count": count}
+        row = {"run_id": str(len(rows)), "network": network, "lr": lr, "batch_size": batch}
+        row |= {"weight_decay": decay, "seed": seed, "count": count}
+        row["setting"] = setting_name(row, ("lr", "batch_size", "weight_decay"))
         gap = 0.1 * count + noise * rng.normal()
         rows.append(row | {"gap": gap, "test_accuracy": 1 - gap})
     same = {"campaign": "made", "experiment": "main", "status": "ok", "optimizer": "sgd"}
@@ -232,7 +232,7 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     runs["interpolates"] = (runs["seed"] == 0) | (runs["lr"] < 0.1) | (runs["batch_size"] > 256)
     rows = average_replicates(runs)
     assert len(rows) == 27
-    first = runs[(runs.network == "ResNet18") & runs.cell.str.startswith("lr=0.1, batch_size=256,")]
+    first = runs[(runs.network == "ResNet18") & (runs.setting == "lr=0.1, batch_size=256")]
     row = rows[(rows.network == "ResNet18") & (rows.setting == "lr=0.1, batch_size=256")].iloc[0]
     assert row["count"] == pytest.approx(first["count"].mean())
     assert (row["num_runs"], row["num_seeds"], row["optimizer"]) == (6, 2, "sgd")
@@ -242,10 +242,10 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert len(distinct_settings(shared)) == len(rows)
     assert rows["interpolates"].dtype == bool
     assert rows["interpolates"].sum() == 24
-    assert not {"seed", "cell", "run_id", "weight_decay"} & set(rows)
+    assert not {"seed", "run_id", "weight_decay"} & set(rows)
     assert len(average_replicates(make_runs(decays=(1e-4, 1e-5)))) == 54  # above what is negligible
     decayed = make_runs(decays=(1e-2, 1e-5))
-    assert setting_names(decayed).iloc[0] == "lr=0.1, batch_size=256, weight_decay=0.01"
+    assert decayed["setting"][0] == "lr=0.1, batch_size=256, weight_decay=0.01"
     three = make_runs(decays=(1e-2, 1e-5, 1e-6))  # of which two are the same
     assert len(average_replicates(three)) == 54
     assert regression_formula(with_logs(three)).endswith("C(weight_decay) + log2_lr + log2_batch")
@@ -255,7 +255,7 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
 
 def test_diverged_runs_are_left_out_and_a_missing_number_is_not_hidden():
     runs = make_runs()
-    gone = (runs.network == "ResNet18") & runs.cell.str.startswith("lr=0.001, batch_size=256")
+    gone = (runs.network == "ResNet18") & (runs.setting == "lr=0.001, batch_size=256")
     runs.loc[gone, ["status", "count", "gap"]] = ["diverged", np.nan, 0.05]
     runs.loc[runs.index[-1], "status"] = "diverged"
     rows = average_replicates(runs)

@@ -65,13 +65,13 @@ def test_a_row_has_the_value_interval_and_colour_of_its_name_and_stays_empty_wit
     assert ax.get_legend_handles_labels()[1] == ["r"]
 
 
-def test_panels_have_a_line_a_batch_size_and_means_of_cells():
+def test_panels_have_a_line_a_batch_size_and_means_of_settings():
     runs = make_runs(["ResNet18", "SENet18", "VGG19", "MLP"])
     shown = [ax for ax in plotting.lr_batch_panels(runs).axes if ax.get_visible()]
     assert [len(ax.lines) for ax in shown] == [3] * 4
     mean = runs.query("network == 'ResNet18' and batch_size == 256").groupby("lr")["count"].mean()
     np.testing.assert_allclose(shown[0].lines[0].get_ydata(), mean)
-    spread = runs.drop(columns="cell").assign(batch_size=range(1, len(runs) + 1))
+    spread = runs.drop(columns="run_id").assign(batch_size=range(1, len(runs) + 1))
     figure = plotting.lr_batch_panels(spread)  # a colour bar in place of many names
     assert (figure.axes[-1].get_ylabel(), figure.legends) == ("batch size (images)", [])
 

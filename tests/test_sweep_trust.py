@@ -98,7 +98,7 @@ def test_the_table_has_the_documented_columns_also_without_rows(campaign):
     table = records.load_runs(campaign)
     assert {"count", "gap", "lr", "experiment"} <= set(empty.columns) <= set(table.columns)
     row = table.iloc[0]
-    shown = row.network, row.cell, row.gap, row.interpolates
+    shown = row.network, row.setting, row.gap, row.interpolates
     assert shown == ("ResNet18", "lr=0.1, batch_size=32", 0.25, True)
     assert row["count"] == row.count_main == row.count_triangles == 2.5
     assert row.count_std_error == pytest.approx(np.std([2, 3], ddof=1) / np.sqrt(2))
@@ -140,8 +140,8 @@ def test_experiments_alike_have_equal_settings_however_the_file_writes_them(tmp_
     write_all(campaign)
     first, again, noise = (records.plain_runs("t", 0, name) for name in ("", "again", "noise"))
     assert [len(runs) for runs in (first, again, noise)] == [10, 12, 1]  # without mixup, with it
-    assert first["cell"].nunique() == 5  # of one of them both have runs
-    assert records.load_runs("t")["cell"].iloc[-1] == "lr=0.03, batch_size=32, mixup_alpha=1.0"
+    assert first["setting"].nunique() == 5  # of one of them both have runs
+    assert records.load_runs("t")["setting"].iloc[-1] == "lr=0.03, batch_size=32, mixup_alpha=1.0"
     for runs, noises in ((noise, "0.5"), (records.campaign_runs("t"), "default or 0.5")):
         assert f"image_size 8, label_noise {noises}\n" in records.describe_runs(runs)
 

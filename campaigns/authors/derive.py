@@ -170,8 +170,8 @@ def _units(rows):
 
 
 def _bias_rows(runs):
-    cell = "lr=" + runs["lr"].astype(str) + ", batch_size=" + runs["batch_size"].astype(str)
-    runs = runs.assign(cell=cell).drop(columns="weight_decay")
+    setting = "lr=" + runs["lr"].astype(str) + ", batch_size=" + runs["batch_size"].astype(str)
+    runs = runs.assign(setting=setting).drop(columns="weight_decay")
     runs = runs[runs["network"].isin(MAIN_NETWORKS)]
     for factor, name in (("lr", "lr"), ("batch_size", "batch-size")):
         figure = f"batch_lr {name.partition('-')[0]}"

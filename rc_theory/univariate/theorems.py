@@ -54,11 +54,11 @@ def train_students(
     return table, trained
 
 
-def train_cells(
-    cells: Iterable[tuple[int, int, int]], num_students: int, seed: int, **settings: object
+def train_settings(
+    chosen: Iterable[tuple[int, int, int]], num_students: int, seed: int, **settings: object
 ) -> pd.DataFrame:
     """`train_students` for each (sign_changes, width, num_samples), all rows in one table."""
-    tables = [train_students(*cell, num_students, seed, **settings)[0] for cell in cells]
+    tables = [train_students(*one, num_students, seed, **settings)[0] for one in chosen]
     return pd.concat(tables, ignore_index=True)
 
 

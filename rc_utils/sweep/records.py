@@ -24,7 +24,7 @@ from rc_utils.sweep.campaign import (
     canonical_json,
     load_campaign,
 )
-from rc_utils.training.config import TrainConfig
+from rc_utils.training.config import NEGLIGIBLE_DECAY, TrainConfig
 from rc_utils.validation import check_count, check_name, require
 
 INTERPOLATES = 0.99
@@ -32,7 +32,7 @@ KEYS = {"status", "results", "measures", "counts", "evolution", "provenance"}
 RESULTS = ("train_accuracy", "test_accuracy", "train_loss", "test_loss")
 # Columns that every table of runs has beside the counts and the measures.
 RUN_COLUMNS = (
-    *("run_id", "campaign", "experiment", "network", "cell", "origin", "status"),
+    *("run_id", "campaign", "experiment", "network", "setting", "origin", "status"),
     *TRAIN_DEFAULTS,
     *RESULTS,
     *("gap", "interpolates", "count", "count_std_error", "seconds_train", "seconds_count"),
@@ -208,12 +208,13 @@ def load_runs(
         origin: "live" or "reference" keeps the records made on this machine or the committed ones.
         num_samples: means over the first so many simplices of every count; default, or 0, all.
 
-    Columns: run_id, campaign, experiment, network, cell (the setting without the seed), origin,
-    status, all training settings, train_accuracy, test_accuracy, gap = train_accuracy -
-    test_accuracy, train_loss, test_loss, interpolates (training accuracy >= 0.99), the measures by
-    name (a list as name_0, name_1, ...), for every count c `count_<c>` and `count_<c>_std_error`
-    (of the mean over simplices), with `count` short for `count_main`, and seconds_train,
-    seconds_count. Raises ValueError for an unknown campaign or origin. Warns as `find_records`.
+    Columns: run_id, campaign, experiment, network, setting (without the seed and negligible weight
+    decays), origin, status, all training settings, train_accuracy, test_accuracy, gap =
+    train_accuracy - test_accuracy, train_loss, test_loss, interpolates (training accuracy >= 0.99),
+    the measures by name (a list as name_0, name_1, ...), for every count c `count_<c>` and
+    `count_<c>_std_error` (of the mean over simplices), with `count` short for `count_main`, and
+    seconds_train, seconds_count. Raises ValueError for an unknown campaign or origin. Warns as
+    `find_records`.
     """
     check_count("num_samples", num_samples or 0, 0)
     campaign, entries = _entries(name, origin)
@@ -277,15 +278,17 @@ def _entries(name, origin=None):
         run_id = planned.spec.run_id
         if run_id in found:
             record, where = found[run_id]
-            cell = _cell(vars(planned.spec.train), experiment.grid | experiment.ranges)
+            setting = setting_name(vars(planned.spec.train), experiment.grid | experiment.ranges)
             head = {"run_id": run_id, "campaign": campaign.name, "experiment": experiment.name}
-            entries.append((head | {"network": label, "cell": cell, "origin": where}, record))
+            entries.append((head | {"network": label, "setting": setting, "origin": where}, record))
     return campaign, entries
 
 
-def _cell(settings, varied):
+def setting_name(settings, varied):
     """Name of a setting, its keys in one order, so that equal settings of experiments agree."""
-    return ", ".join(f"{key}={settings[key]}" for key in TRAIN_DEFAULTS if key in varied)
+    negligible = {"weight_decay"} if settings["weight_decay"] <= NEGLIGIBLE_DECAY else set()
+    keys = [key for key in TRAIN_DEFAULTS if key in varied and key not in negligible]
+    return ", ".join(f"{key}={settings[key]}" for key in keys)
 
 
 def record_row(record, counts, num_samples=None):
@@ -370,8 +373,8 @@ def plain_runs(name, num_samples=0, experiment=""):
     A campaign may spread its networks over several experiments, and count the same runs again in
     others. Left out are those that change training (mixup, another optimiser), the data or the
     networks' options, and runs that differ in a setting which `experiment` does not vary, but for
-    learning rate, batch size and weight decay, or were counted otherwise. Cells name what any of
-    the experiments varies.
+    learning rate, batch size and weight decay, or were counted otherwise. Settings name what any
+    of the experiments varies.
     """
     campaign = load_campaign(name)
     chosen = campaign.experiment(experiment)
@@ -384,8 +387,8 @@ def plain_runs(name, num_samples=0, experiment=""):
     usual = TRAIN_DEFAULTS | campaign.train | chosen.train
     for key in varied - {*chosen.grid, *chosen.ranges, "lr", "batch_size", "weight_decay"}:
         runs = runs[runs[key] == usual[key]]
-    cells = [_cell(row, varied) for row in runs.to_dict("records")]
-    return runs.assign(experiment="main", cell=cells).reset_index(drop=True)
+    settings = [setting_name(row, varied) for row in runs.to_dict("records")]
+    return runs.assign(experiment="main", setting=settings).reset_index(drop=True)
 
 
 def describe_runs(runs):

@@ -10,6 +10,7 @@ CHOICES = {
     "precision": ("float32", "tfloat32", "bfloat16"),
     "between_labels": ("nearer", "third"),
 }
+NEGLIGIBLE_DECAY = 1e-5  # weight decays up to this leave a network nearly as it is
 
 
 @dataclasses.dataclass(frozen=True)
