@@ -73,7 +73,7 @@ def table(header, rows):
 
 
 def results_block(path):
-    """What stands between the two comments of README.md or book/intro.md."""
+    """Text between the two comments of README.md or book/intro.md."""
     return blocks(_RESULTS.search(path.read_text(encoding="utf-8"))[1])
 
 
@@ -99,7 +99,7 @@ def settings(name):
 
 
 def number_of_segments(name):
-    """How many segments a campaign's main count takes."""
+    """Number of segments of a campaign's main count."""
     return f"{load_campaign(name).counts['main']['num_samples']:,}"
 
 
@@ -111,7 +111,7 @@ def ledger(name):
 
 
 def provenance(records):
-    """Where and when the records were made, and what that took; campaigns may share records."""
+    """Machines, dates and hours of the records; campaigns may share records."""
     # One run may have been trained twice, on two machines.
     records = list({(r["run_id"], r["provenance"]["started"]): r for r in records}.values())
     made = [record["provenance"] for record in records]

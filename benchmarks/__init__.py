@@ -1,4 +1,4 @@
-"""How long `rc_utils` takes, side by side with the usual way: `python -m benchmarks`.
+"""Timings of `rc_utils` side by side with the usual way: `python -m benchmarks`.
 
 A benchmark is a function of a `Scale` that yields `Row`s, registered under a name
 (`registry.benchmark`) in a module that `load` imports.

@@ -25,7 +25,7 @@ WAYS = ("float32", "tfloat32", "bfloat16", "bfloat16, compiled")
 
 @benchmark("gpu")
 def gpu(scale, device="cuda"):
-    """Whether results on a card are the CPU's, and how fast it trains and counts."""
+    """Agreement of a card's results with the CPU's, and its speed of training and counting."""
     if device == "cuda" and not torch.cuda.is_available():
         return
     yield from _checks(scale, device)

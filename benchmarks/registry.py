@@ -19,7 +19,7 @@ def benchmark(name):
 
 @dataclass(frozen=True)
 class Scale:
-    """How much a benchmark measures."""
+    """Size of a benchmark."""
 
     repeats: int  # times each side is measured, in turns
     grids: int  # label grids of 30 x 30; fewer in higher dimensions

@@ -1,4 +1,4 @@
-"""What Dask costs a run."""
+"""Overhead of Dask per run."""
 
 import time
 

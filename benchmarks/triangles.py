@@ -26,7 +26,7 @@ METHODS = {
     "a grid of 100 points, interpolated": {"resolution": 100},
 }
 LARGEST_SHARE, LARGEST_BIAS = 0.05, 0.01  # of wrong triangles, and of the mean count
-# The reference begins as a lattice of 101 points an edge. Elements near a change of label have the
+# The reference begins as a lattice of 101 points per edge. Elements near a change of label have the
 # spacing of 801 points, those in doubt that of 6,401. It is then made twice as fine, and where the
 # counts differ, in float64, twice as fine again: the truth is what two in a row agree on.
 REFERENCE_POINTS, NEAR, FINEST = (101, 201, 401), 3, 6
@@ -130,7 +130,7 @@ def _triangles(kind, images, networks, draw):
     yield Row(what, "the truth", (ours["counts"].mean(),), (truth.mean(),), None, "regions")
     alike = ours["counts"] == found[finer]["counts"]
     sure = (100 * (ours["counts"] != truth)[alike].mean(),)
-    what = f"wrong, the mesh, {kind}, where 60 points an edge give the same count"
+    what = f"wrong, the mesh, {kind}, where 60 points per edge give the same count"
     yield Row(what, "all of them", sure, ours["wrong"], None, "%")
     for name in others:
         wrong = ours["wrong"], found[name]["wrong"]
@@ -163,7 +163,7 @@ def largest_change(before, after):
 
 
 def reference_count(network, corners, number):
-    """Pieces on a triangle (3, *shape), on a mesh of `number` points an edge, fine at changes.
+    """Pieces on a triangle (3, *shape), on a mesh of `number` points per edge, fine at changes.
 
     An element is cut while a corner's lead over the second label is no more than what a score
     changes by across it, then where it is in doubt.

@@ -49,7 +49,7 @@ class Page:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where the source of a book lies: `root` holds book/, notebooks/ and what pages depend on."""
+    """Folders of a book: `root` holds book/, notebooks/ and all that pages depend on."""
 
     root: pathlib.Path
 

@@ -1,4 +1,4 @@
-"""Where affine pieces on a segment change sign: new breakpoints, among those that are there."""
+"""New breakpoints of a segment: sign changes of affine pieces, merged with the known ones."""
 
 import torch
 
@@ -7,7 +7,7 @@ BREAKPOINT_TOLERANCE = 1e-13
 
 
 def sign_changes(alphas, z):
-    """Where entries of z change their sign, and which entries do.
+    """Positions of the sign changes of z, and the entries that change.
 
     That is at alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}).
     """

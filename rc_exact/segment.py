@@ -197,7 +197,7 @@ def _segment(starts, labels, num_linear_regions):
 
 
 def label_changes(alphas, scores):
-    """Where each region starts and its label, of scores (P, C) that are affine between alphas (P,).
+    """Start and label of each region, of scores (P, C) that are affine between alphas (P,).
 
     A piece whose ends have one argmax has it all along; in others the upper envelope is followed.
     """

@@ -1,4 +1,4 @@
-"""Where a tree's or a forest's prediction can change along a segment: at thresholds it passes."""
+"""Breakpoints of trees and forests on a segment: the thresholds that it crosses."""
 
 import numpy as np
 

@@ -273,7 +273,7 @@ def partial_correlations(
 def beyond_settings(
     runs: pd.DataFrame, values: np.ndarray, seed: int, splits: int = 200, runs_a_term: int = 3
 ) -> np.ndarray:
-    """What the settings do not predict of `values` (n, m), with unit variance in each network.
+    """Residuals of `values` (n, m) beyond the settings, scaled to unit variance in each network.
 
     Ridge regression on a cubic in log lr, log batch size and log updates, or on these alone where a
     network has fewer than `runs_a_term` runs for each term of the cubic. A run is predicted by a

@@ -14,7 +14,7 @@ DRAWS = {"seeds": "the seed draws weights and order", "draws": "and the training
 
 
 def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
-    """Studies 1, 6 and 7: a dot a run, log(count) and gap less the means of its group.
+    """Studies 1, 6 and 7: one dot per run, log(count) and gap less the means of its group.
 
     A panel is a network. draws: what the seed draws in each experiment, in words; "" for no legend.
     """
@@ -69,7 +69,7 @@ def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Fi
 
 
 def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
-    """Study 2: a dot a predicted setting, its gap against what its network's SGD line predicts.
+    """Study 2: one dot per predicted setting, its gap against what its network's SGD line predicts.
 
     The line is in log(count) on the left, in the measure `rival` on the right.
     """
@@ -90,7 +90,7 @@ def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
 
 
 def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
-    """Study 3: a dot a run, what a treatment changes of log(count) and of the gap.
+    """Study 3: one dot per run, changes of log(count) and gap under a treatment.
 
     A larger dot is a larger dose. across: the slope across settings, whose line is drawn; half of
     it decides and is dashed.
@@ -112,7 +112,7 @@ def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
 
 
 def axes_panels(runs: pd.DataFrame) -> Figure:
-    """Study 4: a panel an axis, a line a base setting and seed; a larger dot is a later level."""
+    """Study 4: one panel per axis, one line per base setting and seed; later levels larger."""
     fig, axes = plt.subplots(3, 3, figsize=(plotting.width(), 6.4), sharex=True, sharey=True)
     for ax, (axis, levels) in zip(axes.flat, AXES.items(), strict=False):
         own = runs[runs["experiment"].isin(levels)]

@@ -112,5 +112,5 @@ def on_true_labels(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def decision(supports: bool, refutes: bool) -> str:
-    """What a study says of the claim, in a word."""
+    """Decision of a study on the claim, in one word."""
     return "supports" if supports else "refutes" if refutes else "inconclusive"

@@ -236,7 +236,7 @@ def test_the_command_writes_what_the_page_reads(tmp_path, monkeypatch):
     table, words = architectures.committed_table("digits")
     expected = architectures.equal_fit_table(architectures.train_both("digits", **small))
     pd.testing.assert_frame_equal(table, expected, check_dtype=False)
-    assert "digits, 10 images a class, 2 trainings of each network for 200 iterations" in words
+    assert "digits, 10 images per class, 2 trainings of each network for 200 iterations" in words
 
 
 def test_every_counterexample_exceeds_what_a_published_statement_allows():

@@ -1,4 +1,4 @@
-"""What pretrained ImageNet networks show in the book: the guide's table, the first page's picture.
+"""Pretrained ImageNet networks in the book: the guide's table, the first page's picture.
 
     python campaigns/imagenet/hero.py
 
@@ -67,7 +67,7 @@ def inside(paths, places):
 
 
 def place_of_name(paths, half):
-    """Where most of a box of half the size `half` (2,) lies inside the paths, and that share.
+    """Centre at which most of a box of half size `half` (2,) is inside the paths, and that share.
 
     None of it may lie outside the triangle.
     """

@@ -1,6 +1,6 @@
 """Perceptrons and convolutional networks at equal fit on MNIST (Loukas App. A.5).
 
-`python -m rc_theory.complexity.architectures mnist` trains both on 100 images a class of that
+`python -m rc_theory.complexity.architectures mnist` trains both on 100 images per class of that
 dataset and writes campaigns/architectures/mnist.json.
 """
 
@@ -53,7 +53,7 @@ def committed_table(dataset: str = "mnist") -> tuple[pd.DataFrame, str]:
     content = json.loads(_path(dataset).read_text(encoding="utf-8"))
     options, made = content["settings"], content["provenance"]
     words = (
-        f"{content['dataset']}, {options['images_per_class']} images a class, "
+        f"{content['dataset']}, {options['images_per_class']} images per class, "
         f"{options['repetitions']} trainings of each network for {options['iterations']:,} "
         f"iterations at learning rate {options['lr']:g}, made on {made['hardware']} with torch "
         f"{made['torch']}"

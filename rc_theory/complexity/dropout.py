@@ -25,7 +25,7 @@ def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_m
 
 
 def covering_lower_bound(points: np.ndarray, radius: float) -> int:
-    """Points (N, n), chosen greedily, of which no ball of `radius` holds two: how many."""
+    """Size of a greedy choice of points (N, n) of which no ball of `radius` holds two."""
     chosen: list[int] = []
     apart = cdist(points, points) > 2 * radius
     for index in range(len(points)):

@@ -42,7 +42,7 @@ def largest_ratio(cases: pd.DataFrame) -> float:
 
 
 def violations(cases: pd.DataFrame) -> int:
-    """How many cases exceed what is allowed by more than rounding."""
+    """Number of cases that exceed the bound by more than rounding."""
     return int((cases["measured"] > cases["allowed"] * (1 + ROUNDING)).sum())
 
 

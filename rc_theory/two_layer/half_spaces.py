@@ -30,7 +30,7 @@ def labellings(n: int) -> np.ndarray:
 
 
 def runs(labels: np.ndarray) -> np.ndarray:
-    """How many stretches of one label each of L rows of labels (L, n) has, (L,)."""
+    """Number of runs of equal label in each row of labels (L, n), (L,)."""
     return 1 + (labels[:, 1:] != labels[:, :-1]).sum(1)
 
 

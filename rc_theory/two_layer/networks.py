@@ -48,7 +48,7 @@ def quadratic_loss(networks: Networks, x: Tensor, y: Tensor) -> Tensor:
 
 
 def active_neurons(networks: Networks, x: Tensor) -> Tensor:
-    """N(x_i, W), (M, N) int64: how many j have w_j . x_i > 0."""
+    """N(x_i, W), (M, N) int64: number of j with w_j . x_i > 0."""
     return (x @ networks.weights.transpose(1, 2) > 0).sum(2)
 
 
