@@ -37,8 +37,9 @@ START = "<!-- results: written by `python book/headline.py`, not by hand -->"
 END = "<!-- end of results -->"
 LEAD = (
     "**Mostly. Across training settings, fewer regions go with a smaller gap between training and "
-    "test accuracy; near the paper's gap, not in narrow VGG19. Accuracy on mixed images does as "
-    "well. More training images, or flips at a large learning rate, can mislead the count.**"
+    "test accuracy, but not in narrow VGG19 near the paper's gap. Accuracy on mixed images "
+    "predicts as well. More training images, or flips at a large learning rate, can mislead the "
+    "count.**"
 )
 ALT = (
     "At full size count and gap rise together. A line fitted on SGD predicts other training by "
@@ -47,8 +48,8 @@ ALT = (
     "flips, few others."
 )
 CAPTION = (
-    "*Top: three networks, at full size between test images. Middle: only R² above 0. Below: "
-    "blue supports, orange refutes, grey neither.*"
+    "*Top: three networks, full size between test images. Middle: only R² above 0. Below: blue "
+    "supports, orange refutes, grey neither. Intervals: 95 %.*"
 )
 
 
@@ -74,29 +75,29 @@ def bullets(results):
     # An interval stands where a decision hangs on it.
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
-        f"correlate at {text['main/overall']}; the paper prints "
-        f"{statements().loc['main/overall', 'value']}, its records give "
+        f"correlate at {text['main/overall']}; printed: "
+        f"{statements().loc['main/overall', 'value']}, the authors' records: "
         f"{theirs['main/overall']:.2f}. Doubling the learning rate changes their count by "
-        f"{alone['bias/lr/overall']}, mixup that of ResNet18 by {alone['mixup/count']}.",
+        f"{alone['bias/lr/overall']} regions, mixup ResNet18's by {alone['mixup/count']}.",
         f"**Holds with a caveat.** A line fitted on SGD predicts the gap under Adam, Adagrad, "
-        f"mixup and no momentum: R² is {alone['study/2/other ways to train: R²']} in log count "
-        f"({alone['study/2/R² of count']} in the count), but {alone[best]} in a score of mixed "
-        f"images, so by protocol this is inconclusive. Between seeds alone r is {twins[0]} in "
+        f"mixup and no momentum: R² {alone['study/2/other ways to train: R²']} in log count "
+        f"({alone['study/2/R² of count']} in the count), but {alone[best]} in a mixed-image "
+        f"score, so inconclusive by protocol. Where only the seed differs r is {twins[0]} in "
         f"ResNet18, {twins[1]} in VGG19: supported.",
-        f"**Fails.** With more training images the count between them rises and the gap falls, in "
-        f"{100 * images:.0f} % of pairs (between test images {small:.0f} % at rate "
-        f"0.003, {large:.0f} % at 0.03); flips mislead it in {flips.value * flips.n:.0f} of "
-        f"{flips.n} seeds at 0.03. ResNet18's output margin, said to say little, has r = "
-        f"{alone['motivation/margin']}.",
+        f"**Fails.** More training images raise the count between them and lower the gap in "
+        f"{100 * images:.0f} % of pairs; between test images, in {small:.0f} % at learning rate "
+        f"0.003, {large:.0f} % at 0.03. Flips mislead it in {flips.value * flips.n:.0f} of "
+        f"{flips.n} seeds at 0.03. ResNet18's output margin, hardly correlated in the paper, has "
+        f"r = {alone['motivation/margin']}.",
         "**The false theorem.** Few regions do not bound the gap: "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
         f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} × "
-        f"{size}. On {larger['n_train']:,} of {larger['image_size']} × "
+        f"{size} pixels. On {larger['n_train']:,} of {larger['image_size']} × "
         f"{larger['image_size']}, near the paper's gap, r is {alone[near[0]]} in ResNet18, "
-        f"{text[near[1]]} in VGG19, both below batch size / learning rate. Over {len(ours)} "
+        f"{text[near[1]]} in VGG19; batch size / learning rate is ahead. Over {len(ours)} "
         f"full-size settings of ResNet18 r of log count is "
-        f"{alone['study/full-size: log count, ours']}, {text['study/full-size: lead, ours']} "
-        f"ahead of it; counts within {away:.2f} of "
+        f"{alone['study/full-size: log count, ours']}, ahead of that ratio by "
+        f"{text['study/full-size: lead, ours']}; counts within {away:.2f} of "
         "[their records](notebooks/17_papers_records.ipynb).",
     ]
 
@@ -161,7 +162,7 @@ def walls():
             parts.append("</g>")
         words.append(f"{np.mean(network['counts']):.2f} at {lr:g}")
     caption = (
-        f"*The same {COLUMNS * ROWS} triangles, narrow ResNet18, at two learning rates: regions "
+        f"*The same {COLUMNS * ROWS} triangles, narrow ResNet18, two learning rates: regions "
         f"{words[0]} (left), {words[1]}, means of {len(network['counts'])}.*"
     )
     look = 'stroke="#111" stroke-width="2.5" stroke-linejoin="round" fill-rule="evenodd"'
