@@ -46,7 +46,7 @@ DASK_SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a run ended: "done", "elsewhere" (another sweep is at it) or "failed"; text to print."""
+    """End of a run: "done", "elsewhere" (another sweep is at it) or "failed"; a text to print."""
 
     run_id: str
     status: str
@@ -90,8 +90,8 @@ def sweep(campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), co
     return seen
 
 
-def attempt(planned, device="cpu", compile=False):
-    """Outcome, be it an error, of a planned run here."""
+def attempt(planned, device, compile):
+    """Make a planned run in this process; returns its `Outcome`, whatever happens."""
     from filelock import Timeout
 
     run_id = planned.spec.run_id
@@ -104,22 +104,23 @@ def attempt(planned, device="cpu", compile=False):
         settings = canonical_json(dataclasses.asdict(planned.spec))
         fault = f"run {run_id} failed:\n{traceback.format_exc()}settings: {settings}"
         return Outcome(run_id, "failed", fault)
-    results = record["results"]
-    found = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
-    name = planned.spec.network["name"]
-    return Outcome(run_id, "done", f"{run_id} {name} {record['status']}: {found}")
+    results, name = record["results"], planned.spec.network["name"]
+    accuracies = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
+    return Outcome(run_id, "done", f"{run_id} {name} {record['status']}: {accuracies}")
 
 
 def on_dask(todo, job, workers, scheduler):
-    """Outcomes of `job` for planned runs as they are finished; a killed worker's go to another."""
+    """Outcomes of planned runs as they end; those of a killed worker go to another."""
     import dask
 
-    dask.config.set(DASK_SETTINGS)  # of which the import takes the level of logging
+    dask.config.set(DASK_SETTINGS)  # before the import, which sets the level of logging
     from distributed import Client, as_completed
 
-    local = {"n_workers": min(workers, len(todo)), "threads_per_worker": 1, "memory_limit": 0}
-    local |= {"dashboard_address": "127.0.0.1:0"}
-    with Client(scheduler, **{} if scheduler else local) as client:
+    cluster = {"address": scheduler}
+    if not scheduler:
+        cluster = {"n_workers": min(workers, len(todo)), "threads_per_worker": 1}
+        cluster |= {"memory_limit": 0, "dashboard_address": "127.0.0.1:0"}
+    with Client(**cluster) as client:
         futures = client.map(job, todo, batch_size=1000, fifo_timeout=0, pure=False)
         ids = {future.key: p.spec.run_id for future, p in zip(futures, todo, strict=True)}
         for future, outcome in as_completed(futures, with_results=True, raise_errors=False):
@@ -166,7 +167,7 @@ def check_values(campaign):
 
 
 def check_machine(todo, device="cpu"):
-    """Raise ValueError for a device, or a dataset of planned runs, that this machine has not."""
+    """Raise ValueError if this machine lacks the device or a dataset of the planned runs."""
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
@@ -178,8 +179,8 @@ def check_machine(todo, device="cpu"):
 def plan(campaign, shard=(0, 1)):
     """Lines that say how many runs are there, how many are missing, and the hours that these take.
 
-    By the median seconds of the records with the same network, data and epochs. Raises ValueError
-    for a dataset that is not here.
+    The hours follow from the median seconds of the records with the same network, data and epochs.
+    Raises ValueError for a dataset that is not here.
     """
     plans, todo = campaign.runs(), records.missing_runs(campaign, shard)
     check_machine(todo)
@@ -190,7 +191,7 @@ def plan(campaign, shard=(0, 1)):
         by_experiment.setdefault(experiment.name, set()).add(planned.spec.run_id)
     for record, _ in found.values():
         spent = record["provenance"]["seconds_train"] + sum(c["seconds"] for c in record["counts"])
-        seconds.setdefault(_costs_alike(record["spec"]), []).append(spent)
+        seconds.setdefault(_cost_key(record["spec"]), []).append(spent)
     yield f"{campaign.name}: {campaign.title}"
     for name, asked in by_experiment.items():
         yield f"  {name}: {len(asked & complete)} of {len(asked)} runs are complete"
@@ -198,15 +199,15 @@ def plan(campaign, shard=(0, 1)):
     again = sum(planned.spec.run_id in found for planned in todo)
     lacks = f", {again} of them again: their records lack a count or a measure" if again else ""
     yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}{lacks}"
-    kinds = [_costs_alike(dataclasses.asdict(planned.spec)) for planned in todo]
-    known = [np.median(seconds[kind]) for kind in kinds if kind in seconds]
+    keys = [_cost_key(dataclasses.asdict(planned.spec)) for planned in todo]
+    known = [np.median(seconds[key]) for key in keys if key in seconds]
     if known:
-        taking = f"about {sum(known) / 3600:.2f} process hours of training and counting"
-        yield f"  {taking} for {len(known)} of them, by the records there are"
+        hours = f"about {sum(known) / 3600:.2f} process hours of training and counting"
+        yield f"  {hours} for {len(known)} of them, by the records there are"
 
 
-def _costs_alike(settings):
-    """What two runs have in common that take about as long."""
+def _cost_key(settings):
+    """Text that is equal for runs that take about as long."""
     dataset = {key: value for key, value in settings["dataset"].items() if key != "seed"}
     return canonical_json([settings["network"], dataset, settings["train"]["epochs"]])
 
