@@ -30,8 +30,8 @@ from rc_utils.validation import check_arguments, check_count, check_name, naming
 ACCURACY_TOLERANCE, COUNT_TOLERANCE, FURTHER_TOLERANCE = 0.04, 0.12, 0.36
 DASK_SETTINGS = {
     "distributed.worker.daemon": False,
-    "distributed.logging.distributed": "error",  # it warns of workers that take seconds to end
-    # A worker that is suspended, as laptops and shared machines do, is not a dead worker.
+    "distributed.logging.distributed": "error",  # else warnings of workers that end slowly
+    # A worker on a laptop or shared machine that was suspended is not dead.
     "distributed.scheduler.worker-ttl": None,
     # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in
     # every layer, which more than doubles the time of a count. Both thresholds: setting one
@@ -137,9 +137,9 @@ def on_dask(todo, job, workers, scheduler):
 def check_values(campaign):
     """Try the counts that the campaign asks for, and the names of all else, before any training.
 
-    Raises ValueError for a wrong name, type or count, where the message says where it stands in the
-    file, and for a reader's network that is not as on record. What a dataset or a network cannot be
-    shows when its first run starts.
+    Raises ValueError for a wrong name, type or count, whose place in the file the message names,
+    and for a reader's network that is not as on record. Values that a dataset or a network refuses
+    show only when its first run starts.
     """
     for experiment, label, planned in campaign.entries():
         with naming(f"{campaign.name}, experiment {experiment.name!r}, network {label!r}"):
@@ -152,16 +152,16 @@ def check_values(campaign):
             given = {"num_classes", "in_channels", "image_size", "seed"} & set(planned.spec.network)
             require(not given, f"the network's {given} come from the dataset or the run")
             check_network(**planned.spec.network)
-    model, points = lambda batch: batch[:, :3], np.random.default_rng(0).random((64, 8))
+    points = np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
         with naming(f"{campaign.name}, counts.{label}"):
             check_name("points", settings["points"], ("train", "test"))
             settings = {key: v for key, v in settings.items() if key != "points"}
             check_arguments(region_count, settings, "counts", ("model", "points", "batch_size"))
             check_count("num_samples", settings.get("num_samples", 1), 1)
-            region_count(model, points, **settings | {"num_samples": 1})
+            region_count(lambda batch: batch[:, :3], points, **settings | {"num_samples": 1})
     with naming(campaign.name):
-        # Also those of other experiments, whose networks have the same names.
+        # The whole campaign's: records of experiments left out are of the same networks.
         for record, _ in records.find_records(campaign.restricted([]).runs()).values():
             check_start(record)
 
@@ -315,4 +315,6 @@ def _sweep(campaign, options):
     left = len(records.missing_runs(campaign, options.shard))
     counts = f"{done} runs finished now, {failed} failed, {left} left"
     print(f"{campaign.name}: {counts}; records in {results_dir()}")
-    return 1 if failed else 3 if left else 0
+    if failed:
+        return 1
+    return 3 if left else 0
