@@ -63,14 +63,14 @@ def write_record(record):
 
 
 def check_writable():
-    """Raise OSError where no record can be written, before one is trained for."""
+    """Raise OSError if no record can be written: before hours of training rather than after."""
     probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
     write_atomically(probe, bytes(1 << 20))  # as large as records are at most
     probe.unlink()
 
 
 def _trusted(text, where, run_id=None):
-    """The record in a JSON text, None with a warning where it is not whole or of another run."""
+    """The record in a JSON text; None, with a warning, if it is damaged or of another run."""
     try:
         record = json.loads(text)
         require(record == sealed(record), "its checksum says it was damaged or edited")
@@ -112,20 +112,21 @@ def read_frozen(path, lose_nothing=False):
 def find_records(plans, origin=None):
     """Records that are there: {run id: (record, origin)}, origin "live" or "reference".
 
-    plans: {run id: PlannedRun}. origin: of this one alone. A record made on this machine comes
-    before a frozen one, unless that one alone is complete. Warns of corrupt records, and of
-    different data in records of equal settings of a dataset.
+    plans: {run id: PlannedRun}. origin: look for records of this one alone. A live record goes
+    before a frozen one, unless only the frozen one is complete. Warns of corrupt records, and of
+    records whose dataset has the same settings and different data.
     """
     found = {}
-    for path in {planned.frozen for planned in plans.values()} if origin != "live" else ():
-        committed = read_frozen(path)
-        found |= {key: (committed[key], "reference") for key in committed if key in plans}
-    for run_id, planned in plans.items() if origin != "reference" else ():
-        live, (other, _) = live_record(run_id), found.get(run_id, (None, ""))
-        if live is None:
-            continue
-        if other is None or is_complete(live, planned) or not is_complete(other, planned):
-            found[run_id] = (live, "live")
+    if origin != "live":
+        for path in {planned.frozen for planned in plans.values()}:
+            committed = read_frozen(path)
+            found |= {key: (committed[key], "reference") for key in committed if key in plans}
+    if origin != "reference":
+        for run_id, planned in plans.items():
+            live = live_record(run_id)
+            frozen_is_complete = run_id in found and is_complete(found[run_id][0], planned)
+            if live is not None and (is_complete(live, planned) or not frozen_is_complete):
+                found[run_id] = (live, "live")
     hashes = {}
     for run_id, (record, _) in found.items():
         dataset, data = canonical_json(record["spec"]["dataset"]), record["provenance"].get("data")
@@ -156,9 +157,9 @@ def freeze(campaign):
 
 def counted_with(entry):
     """The settings of an entry of a record's list of counts."""
-    # Records of before campaigns named their neighbours mean those along axes.
-    plane = {} if entry["settings"].get("dim", 1) == 1 else {"adjacency": "face"}
-    return plane | entry["settings"]
+    # Older records name no adjacency; theirs was "face".
+    older = {} if entry["settings"].get("dim", 1) == 1 else {"adjacency": "face"}
+    return older | entry["settings"]
 
 
 def find_count(entries, settings):
@@ -185,14 +186,14 @@ def held(record):
 def is_complete(record, planned):
     """Whether a record holds all that is asked for, or is of a diverged run."""
     there, asked = held(record), planned.asked
-    if not record["evolution"]:  # a loss that is never reached is no occasion to count
+    if not record["evolution"]:  # the loss to count at was never reached: nothing to count
         there |= {key: asked[key] for key in ("evolution_counts", "evolution_measures")}
     holds_all = all(item in there[key] for key, items in asked.items() for item in items)
     return holds_all or record["status"] != "ok"
 
 
 def missing_runs(campaign, shard=(0, 1)):
-    """The planned runs without a complete record, in order; shard (i, n): every n-th, from i on."""
+    """Planned runs without a complete record, in order; shard (i, n): of every n-th run from i."""
     require(0 <= shard[0] < shard[1], f"shard={shard!r}; expected (i, n) with i < n")
     found = find_records(campaign.runs())
     mine = list(campaign.runs().items())[shard[0] :: shard[1]]
@@ -202,11 +203,11 @@ def missing_runs(campaign, shard=(0, 1)):
 def load_runs(
     name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
 ) -> pd.DataFrame:
-    """One row per run and experiment of the campaign `name`, as far as there are records.
+    """One row per run on record and experiment of the campaign `name`.
 
     Args:
         origin: "live" or "reference" keeps the records made on this machine or the committed ones.
-        num_samples: means over the first so many simplices of every count; default, or 0, all.
+        num_samples: take the means over the first so many simplices; None or 0 for all.
 
     Columns: run_id, campaign, experiment, network, setting (without the seed and negligible weight
     decays), origin, status, all training settings, train_accuracy, test_accuracy, gap =
@@ -217,7 +218,7 @@ def load_runs(
     `find_records`.
     """
     check_count("num_samples", num_samples or 0, 0)
-    campaign, entries = _entries(name, origin)
+    campaign, entries = _recorded(name, origin)
     rows = [head | record_row(record, campaign.counts, num_samples) for head, record in entries]
     return pd.DataFrame(rows, columns=None if rows else list(RUN_COLUMNS))
 
@@ -228,7 +229,7 @@ def load_evolution(name: str | os.PathLike | Campaign, origin: str | None = None
     The columns of `load_runs` that identify the run, epoch, accuracies, train_loss, gap, counts,
     measures, and reached_loss: the loss that it fell below for the first time, NaN elsewhere.
     """
-    campaign, entries = _entries(name, origin)
+    campaign, entries = _recorded(name, origin)
     rows = []
     for head, record in entries:
         reached, train = record.get("reached", {}), record["spec"]["train"]
@@ -249,12 +250,11 @@ def load_counts(name, labels):
     Columns: run_id, network, lr, batch_size, count (its label), counts (an array over the first
     simplices, the same in all runs and in labels that draw alike), evaluations, seconds of one.
     """
-    campaign, entries = _entries(name)
+    campaign, entries = _recorded(name)
     for label in labels:
         check_name(f"count of campaign {campaign.name}", label, campaign.counts)
-    rows = []
-    # Once, also where experiments share it.
-    for head, record in {head["run_id"]: (head, record) for head, record in entries}.values():
+    rows, distinct = [], {head["run_id"]: (head, record) for head, record in entries}
+    for head, record in distinct.values():
         found = [find_count(record["counts"], campaign.counts[label]) for label in labels]
         if None in found:
             continue
@@ -269,8 +269,8 @@ def load_counts(name, labels):
     return pd.DataFrame(rows)
 
 
-def _entries(name, origin=None):
-    """The campaign, and (columns that identify run and experiment, record) of all there is."""
+def _recorded(name, origin=None):
+    """The campaign, and for each of its runs on record (identifying columns, record)."""
     check_name("origin", origin or "live", ("live", "reference"))
     campaign = name if isinstance(name, Campaign) else load_campaign(name)
     found, entries = find_records(campaign.runs(), origin), []
@@ -302,7 +302,7 @@ def record_row(record, counts, num_samples=None):
     row["count_std_error"] = row.get("count_main_std_error", float("nan"))
     row["seconds_train"] = record["provenance"]["seconds_train"]
     row["seconds_count"] = 0.0
-    for entry in record["counts"]:  # from Python 3.12 on, sum() rounds otherwise
+    for entry in record["counts"]:  # not by sum(), which rounds differently from Python 3.12 on
         row["seconds_count"] += entry["seconds"]
     return row
 
@@ -329,8 +329,8 @@ def _columns(point, counts, num_samples=None):
 def campaign_runs(name, experiment="", num_samples=0, count="main"):
     """The runs that a page shows: `load_runs` of a campaign, of one experiment if it is named.
 
-    count: that they need, "" for none. Raises ValueError that says what to run where there is no
-    record, where all runs diverged, and where runs lack that count though their experiment has it.
+    count: the one that the page needs, "" for none. Raises ValueError, which says what to run, if
+    there is no record, if all runs diverged, and if runs lack a count that their experiment takes.
     """
     campaign, command = load_campaign(name), f"python -m rc_utils.sweep {name}"
     runs = load_runs(campaign, num_samples=num_samples)
@@ -355,12 +355,12 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
 def experiments_like(name, experiment="", training=True):
     """Names of a campaign's experiments with the data and network options of one of them.
 
-    experiment: that one, of which there may be none; default the first. training: also with its
-    changes of training.
+    experiment: its name, by default the first; none are like an unknown one. training: with the
+    same changes of training, too.
     """
     campaign, kinds = load_campaign(name), {}
     for e in campaign.experiments:
-        # Their values, however the file writes them.
+        # With the defaults, which a file may name or leave out.
         train = TRAIN_DEFAULTS | campaign.train | e.train if training else {}
         kinds[e.name] = (campaign.dataset | e.dataset, e.options, e.own_draw, train)
     wanted = kinds.get(experiment or campaign.experiments[0].name)
@@ -371,10 +371,10 @@ def plain_runs(name, num_samples=0, experiment=""):
     """`campaign_runs` of all experiments alike to one, default the first: one row per run.
 
     A campaign may spread its networks over several experiments, and count the same runs again in
-    others. Left out are those that change training (mixup, another optimiser), the data or the
-    networks' options, and runs that differ in a setting which `experiment` does not vary, but for
-    learning rate, batch size and weight decay, or were counted otherwise. Settings name what any
-    of the experiments varies.
+    others. Experiments that change training (mixup, another optimiser), the data or the networks'
+    options are left out. So are runs without the count "main", and runs that differ in a setting
+    that `experiment` does not vary, other than learning rate, batch size and weight decay. The
+    name of a setting has all that one of the experiments varies.
     """
     campaign = load_campaign(name)
     chosen = campaign.experiment(experiment)
@@ -392,13 +392,13 @@ def plain_runs(name, num_samples=0, experiment=""):
 
 
 def describe_runs(runs):
-    """Summary of the runs of `campaign_runs` in a few lines, and the campaign's note."""
+    """Summary of the runs of `campaign_runs` in two lines, and the campaign's note."""
     campaign, distinct = load_campaign(runs["campaign"].iloc[0]), runs.drop_duplicates("run_id")
     plans, ids = campaign.runs(), set(distinct["run_id"])
     found = find_records({run_id: plans[run_id] for run_id in ids})
     machines = {record["provenance"]["hardware"] for record, _ in found.values()}
     shown = {e.name: e for e, _, planned in campaign.entries() if planned.spec.run_id in ids}
-    # Without the seeds of own draws.
+    # As the file has them: the plans of an experiment with own draws have a dataset per seed.
     datasets = [campaign.dataset | experiment.dataset for experiment in shown.values()]
     keys = dict.fromkeys(key for dataset in datasets for key in dataset)
     values = {key: dict.fromkeys(str(d.get(key, "default")) for d in datasets) for key in keys}
