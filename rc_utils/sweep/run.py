@@ -32,15 +32,14 @@ NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted labe
 
 
 @functools.lru_cache(maxsize=3)
-def _dataset(settings, device, file):
-    """`file` is there to tell a dataset that is stored from one that has replaced it."""
+def _dataset(settings, device, _file):
     return load_dataset(**json.loads(settings), device=device)
 
 
 def dataset_of(spec, device="cpu"):
     """The dataset of a run, kept for the next run of this process that uses the same."""
     path = data_dir() / f"{spec.dataset['name']}.npz"
-    changed_at = path.stat().st_mtime_ns if path.is_file() else 0
+    changed_at = path.stat().st_mtime_ns if path.is_file() else 0  # a new file is another dataset
     return _dataset(canonical_json(spec.dataset), str(device), (path, changed_at))
 
 
@@ -53,7 +52,7 @@ def network_of(spec, data):
 
 @contextlib.contextmanager
 def torch_threads(number):
-    """So many torch threads inside the block."""
+    """Inside the block torch uses `number` threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -63,12 +62,12 @@ def torch_threads(number):
 
 
 def complete_run(planned, device="cpu", *, compile=False):
-    """Record of a planned run; the run is made, and its record written, unless it is there.
+    """Record of a planned run, which is made and its record written unless a complete one is there.
 
-    One that lacks something is made again as a whole, with all that it held, for other campaigns.
-    compile: as in `train`. Raises filelock.Timeout where another process is at this run, ValueError
-    where the record is of a network of the same name that starts otherwise, or of another
-    `evolution_loss`.
+    A run whose record lacks something is made again with all that the record held, since other
+    campaigns may need it. compile: as in `train`. Raises filelock.Timeout if another process is at
+    this run, ValueError if the record is of another network of the same name, or was counted at
+    another `evolution_loss`.
     """
     from filelock import FileLock
     from safetensors.torch import save
@@ -111,8 +110,8 @@ def with_held(planned, record):
 def make_record(planned, device="cpu", *, compile=False, progress=False):
     """Train, measure and count one run without writing anything.
 
-    progress: show a bar over the epochs on stderr. Returns its record, and the tensors of the last
-    epoch, and of others where the plan asks for them, by "<epoch>/<name in the network>".
+    progress: show a bar over the epochs on stderr. Returns the record, and the network's tensors by
+    "<epoch>/<name in the network>": of the last epoch, and of others if the plan asks for them.
     """
     spec, asked, states = planned.spec, planned.asked, {}
     started = datetime.datetime.now(datetime.UTC)
@@ -161,8 +160,8 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
             results["train_accuracy_true_labels"] = accuracy
         if asked["per_image"]:
             record["per_image"], results["unused_accuracy"] = _right_images(run.network, spec, data)
-        # How networks disagree can be told from records. A character per label: 0 to 9, and after 9
-        # those that follow it in Unicode.
+        # Records show how networks disagree. One character per label: "0" to "9", then those that
+        # follow "9" in Unicode.
         labels = predict_labels(run.network, data.x_test[:NUM_PREDICTIONS]).tolist()
         record["predictions"] = "".join(chr(ord("0") + label) for label in labels)
         record |= taken(run.network, asked["counts"], asked["measures"])
@@ -202,29 +201,29 @@ def count_regions(network, data, settings):
 
 
 def _as_json(value):
-    """The value as JSON takes it: a number that is not finite becomes its name."""
+    """The value as JSON takes it: a number that is not finite becomes a text."""
     if isinstance(value, list):
         return [_as_json(number) for number in value]
     return value if np.isfinite(value) else str(value)
 
 
 def start_of(spec):
-    """What tells whether the code of a run's network has changed, of the untrained network.
+    """Fingerprint of a run's untrained network, which shows whether its code has changed.
 
-    Its scores (8, 10 or fewer), and of each parameter its name, shape, and whether it is trained.
+    Scores (8, 10 or fewer) of four fixed images in evaluation and then in training mode, and of
+    each parameter its name, shape, and whether it is trained.
     """
-    # Of its shape alone, which no seed changes: runs that draw their own images share one dataset.
-    shape = {key: value for key, value in spec.dataset.items() if key != "seed"}
-    data = dataset_of(dataclasses.replace(spec, dataset=shape))
+    # The seed does not change the shape of the images: one dataset does for runs with own draws.
+    unseeded = {key: value for key, value in spec.dataset.items() if key != "seed"}
+    data = dataset_of(dataclasses.replace(spec, dataset=unseeded))
     network = network_of(spec, data)
-    # Of four fixed images in evaluation mode, then in training mode with a fixed seed.
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
     batch = torch.from_numpy(images).float()
     with own_random_state(seed=0), full_precision(), torch.no_grad():
         for name, weight in network.named_parameters():
-            # Weights of 0 would hide what comes before; biases are mostly 0.
-            hides = weight.ndim > 1 or not name.endswith("bias")
-            if hides and weight.is_floating_point() and not weight.any():
+            # Weights of 0 would hide the layers before them; biases may well be 0.
+            is_weight = weight.ndim > 1 or not name.endswith("bias")
+            if is_weight and weight.is_floating_point() and not weight.any():
                 weight.normal_(std=0.1)
         with evaluation_mode(network):
             scores = network(batch)
@@ -234,17 +233,15 @@ def start_of(spec):
 
 
 def check_start(record):
-    """Raise ValueError where a record is of another network than the one of that name now."""
+    """Raise ValueError if the network of that name is no longer the one of the record."""
     if "start" not in record:
         return
     spec = records.spec_of(record)
     was, now = record["start"], start_of(spec)
-    one, other = was["scores"], now["scores"]
-    # Scores may differ by rounding.
-    same = np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-3, atol=1e-4)
-    same = same and was.get("parameters") == now["parameters"]
+    before, after = np.array(was["scores"]), np.array(now["scores"])
+    close = before.shape == after.shape and np.allclose(before, after, rtol=1e-3, atol=1e-4)
     require(
-        same,
+        close and was.get("parameters") == now["parameters"],
         f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "
         "its code has changed: give the edited one another name, or delete the records of all its "
         f"runs, as {records.record_path(spec.run_id)} or a line in runs.jsonl",
@@ -263,7 +260,7 @@ def _state_of(network, epoch):
 
 
 def kept_weights(record):
-    """Tensors of a record's network, by "<epoch>/<name>"; {} where no file here has its SHA-256."""
+    """Tensors of a record's network, by "<epoch>/<name>"; {} unless a file has their SHA-256."""
     from safetensors.torch import load
 
     path = weights_path(record["run_id"])
@@ -273,7 +270,7 @@ def kept_weights(record):
 
 
 def trained_network(planned, device="cpu", progress=False):
-    """Trained network of a planned run, in evaluation mode, as `networks_during_training`."""
+    """Trained network of a planned run, in evaluation mode; see `networks_during_training`."""
     last = planned.spec.train.epochs
     return networks_during_training(planned, [last], device, progress)[last]
 
@@ -281,8 +278,8 @@ def trained_network(planned, device="cpu", progress=False):
 def networks_during_training(planned, epochs, device="cpu", progress=False):
     """{epoch: network} of a planned run, from kept weights, else trained again.
 
-    progress: show a bar over the epochs. Raises ValueError where the run diverges, and where the
-    network starts otherwise than on record. Warns where what is trained again is another network.
+    progress: show a bar over the epochs. Raises ValueError if the run diverges, or if the record is
+    of another network of the same name. Warns if training again gives another test accuracy.
     """
     spec, states = planned.spec, {}
     record, _ = records.find_records({spec.run_id: planned}).get(spec.run_id, (None, None))
@@ -292,8 +289,8 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     data = dataset_of(spec, device)
     names = network_of(spec, data).state_dict()
     if any(f"{epoch}/{name}" not in states for epoch in epochs for name in names):
-        made = record["provenance"] if record else {}
-        with torch_threads(made.get("threads", torch.get_num_threads())):
+        threads = record["provenance"]["threads"] if record else torch.get_num_threads()
+        with torch_threads(threads):
             looks = {"measure": _state_of, "measure_epochs": epochs}
             options = {"device": device, "progress": progress}
             run = train(network_of(spec, data), data, spec.train, **looks, **options)
