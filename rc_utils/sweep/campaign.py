@@ -1,7 +1,6 @@
 """Campaign files, campaigns/<name>/campaign.toml, as `Campaign`, and the runs that they ask for.
 
-How to write one stands in book/guide/extend.md. A run that several experiments ask for is trained
-once.
+book/guide/extend.md shows how to write one. A run that several experiments ask for is trained once.
 """
 
 import dataclasses
@@ -28,7 +27,7 @@ from rc_utils.validation import (
 
 SCHEMA = 1
 TRAIN_DEFAULTS = dataclasses.asdict(TrainConfig())
-# What an experiment asks of a run, and a record holds.
+# What an experiment may ask of a run, as fields of `Experiment`; `records.held` has the same keys.
 ASKED = (
     *("counts", "measures", "per_image", "evolution_epochs", "evolution_loss"),
     *("evolution_counts", "evolution_measures", "evolution_weights"),
@@ -64,7 +63,7 @@ class RunSpec:
 class PlannedRun:
     """A run with what its record has to hold.
 
-    asked: a list for each of `ASKED`, of counts their settings, empty where nothing is asked for.
+    asked: a list for each key of `ASKED`, such as settings of counts; empty if nothing is asked.
     frozen: file of the campaign's committed records.
     """
 
@@ -99,10 +98,10 @@ class Experiment:
         per_image: whether a record keeps which images of the stored dataset are classified right,
             all test images and all that the training images were drawn from, and the accuracy on
             those of them that were not trained on.
-        evolution_epochs, evolution_loss: when they are taken during training as well: after these
+        evolution_epochs, evolution_loss: when to look at the network during training: after these
             epochs, and when the training loss first falls below this.
-        evolution_counts, evolution_measures: which.
-        evolution_weights: whether the networks are kept, too.
+        evolution_counts, evolution_measures: taken then, by their names.
+        evolution_weights: whether the networks of these epochs are kept, too.
     """
 
     name: str
@@ -140,7 +139,7 @@ class Experiment:
             require(values, f"{where} is empty")
             for i, value in enumerate(values):  # 1 and 1.0 are equal
                 require(value not in values[:i], f"{where} has {value!r} twice")
-        # Days of training later it would be too late to see that nothing was looked at.
+        # Said now, and not after days of training without a look.
         asked = self.evolution_counts or self.evolution_measures or self.evolution_weights
         looks = self.evolution_epochs or self.evolution_loss or not asked
         require(looks, "what evolution_* ask for needs evolution_epochs or evolution_loss")
@@ -154,7 +153,7 @@ class Experiment:
                         yield label, dict(zip(self.grid, values, strict=True)) | self.drawn(seed)
 
     def drawn(self, seed):
-        """The seed, and what it draws from the ranges, with three digits."""
+        """The seed, and the values that it draws from the ranges, rounded to three digits."""
         check_count("seed", seed, 0)
         rng, values = np.random.default_rng([seed, 1]), {"seed": seed}
         for key, (low, high) in self.ranges.items():
@@ -171,7 +170,7 @@ class Campaign:
     Attributes:
         note: one line that pages show beside its results, for instance on the origin of its data.
         choice: how its settings were chosen, and on what.
-        only: names of the experiments whose runs are meant; all of them where it is empty.
+        only: names of the experiments whose runs are meant; empty for all.
     """
 
     title: str
@@ -208,7 +207,7 @@ class Campaign:
     def runs(self):
         """The distinct runs by run id, in the order in which they should be done.
 
-        Each with all that the whole campaign asks of it, so that it need not be made twice.
+        Each asks for all that any experiment asks of it, so that it need not be made twice.
         """
         runs = {}
         for _, _, planned in self._entries:
@@ -217,9 +216,9 @@ class Campaign:
         return {p.spec.run_id: runs[p.spec.run_id] for _, _, p in self.entries()}
 
     def experiment(self, name=""):
-        """The experiment of that name, by default the first; ValueError for another."""
+        """The experiment of that name, by default the first that is meant; else a ValueError."""
         known = {experiment.name: experiment for experiment in self.experiments}
-        name = name or [*self.only, self.experiments[0].name][0]
+        name = name or [*self.only, *known][0]
         check_name(f"experiment of campaign {self.name}", name, known)
         return known[name]
 
@@ -228,11 +227,11 @@ class Campaign:
         return dataclasses.replace(self, only=[self.experiment(name).name for name in names])
 
     def plan_network(self, network, experiment="", seed=0, **setting):
-        """PlannedRun of another network in the place of an experiment's own, default: the first.
+        """PlannedRun of another network in place of those of an experiment, by default the first.
 
-        network: arguments of build_network, with its name; they go before the experiment's options.
-        setting: of TrainConfig. All else is as in the experiment: dataset, training, counts and
-        measures, taken at the end. What its grid varies has its first value there.
+        network: arguments of build_network, with its name; they override the experiment's options.
+        setting: fields of TrainConfig; those that the grid varies have its first value by default.
+        Dataset, training, counts and measures are the experiment's, taken after training alone.
         """
         chosen = self.experiment(experiment)
         first = {key: values[0] for key, values in chosen.grid.items()}
@@ -269,7 +268,7 @@ def load_campaign(name):
     """The campaign of that name, or of the folder that holds a campaign.toml; needs no torch.
 
     Raises ValueError for an unknown campaign, key or name and a value of a wrong type; the message
-    says which and what is valid. What a count takes is tried by `rc_utils.sweep.check_values`.
+    says which and what is valid. `rc_utils.sweep.check_values` tries the settings of the counts.
     """
     given, name = str(name), str(pathlib.Path(name))
     for folder in (pathlib.Path(name), campaigns_dir() / name):
@@ -293,10 +292,10 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         require(network not in networks.values(), f"networks.{label}: it is there twice")
         networks[label] = network
     for label, count in given.counts.items():
-        # What a record says of a count does not depend on the default of `region_count`.
-        usual = "linear" if count.get("dim", 1) in (2, 3, 4, 5) else "simplex"
-        plane = {} if count.get("dim", 1) == 1 else {"adjacency": usual}
-        counts[label] = {"points": "train"} | plane | count
+        defaults, dim = {"points": "train"}, count.get("dim", 1)
+        if dim != 1:  # named, so that records stay valid if the default of `region_count` changes
+            defaults["adjacency"] = "linear" if dim in (2, 3, 4, 5) else "simplex"
+        counts[label] = defaults | count
     require(given.experiments, f"campaign {name}: there are no experiments")
     for values in given.experiments:
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
