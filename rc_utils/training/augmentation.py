@@ -7,24 +7,25 @@ from torch.nn import functional as F
 from rc_utils.counting.sampling import draw_distinct, vertex_indices
 from rc_utils.validation import require
 
-# Segments of the default seed, which campaigns count: no training uses points between their ends.
+# No training uses points on the first segments of the default seed, which campaigns count.
 COUNTED_SEGMENTS = 1000
-# Second entry of the seed of each random choice: none shares a stream with the batches' order.
+# Second entries of seeds: neither choice shares a random stream with the order of the batches.
 RANDOM_LABELS, POINTS_BETWEEN = 1, 2
 
 
 def batches(config, data, rng, between=None):
-    """Yields the batches of an epoch: images, labels, labels of mixup's partners, mixup's weight.
+    """Yield the batches of an epoch: images, labels, labels of mixup's partners, mixup's weight.
 
     For a weight w < 1 the images are w x + (1 - w) x[partner], and the loss is w CE(logits, labels)
-    + (1 - w) CE(logits, partners' labels) (Zhang et al. 2018). `PointsBetween` follow the images.
+    + (1 - w) CE(logits, partners' labels) (Zhang et al. 2018). Points of `between` and their labels
+    follow those of the images.
     """
     order, draws, weights = rng.permutation(len(data.y_train)), [], []
     for start in range(0, len(order), config.batch_size):
         index = order[start : start + config.batch_size]
-        if len(index) == 1 < config.batch_size:
+        if len(index) == 1 and config.batch_size > 1:
             continue  # batch normalisation has no variance over a single leftover image
-        # Index of the image, first row and column of its crop, whether it is flipped, its partner.
+        # Rows: index of the image, first row and column of its crop, if it is flipped, its partner.
         drawn, weight = np.zeros((5, len(index)), dtype=np.int64), 1.0
         drawn[0] = index
         if config.crop_padding or config.flip_probability:
@@ -35,7 +36,7 @@ def batches(config, data, rng, between=None):
             drawn[4] = rng.permutation(len(index))
         draws.append(drawn)
         weights.append(weight)
-    # In one copy, since each waits for the device.
+    # One copy for the whole epoch, since every copy waits for the device.
     draws = torch.from_numpy(np.concatenate(draws, axis=1)).to(data.y_train.device)
     for drawn, weight in zip(draws.split(config.batch_size, dim=1), weights, strict=True):
         index, top, left, flips, partner = drawn
@@ -90,9 +91,9 @@ class PointsBetween:
         require(in_batch > 0, f"{none}; raise it or the batch size")
         pairs = draw_distinct(rng, n, number + COUNTED_SEGMENTS, 2)
         counted = vertex_indices(n, num_samples=COUNTED_SEGMENTS, distinct=2, seed=0)
-        # One number for each unordered pair.
-        numbers, taken = (p.min(1) * n + p.max(1) for p in (pairs, counted))
-        pairs = pairs[~np.isin(numbers, taken)][:number]
+        # The same number for (i, j) and (j, i).
+        is_counted = np.isin(pairs.min(1) * n + pairs.max(1), counted.min(1) * n + counted.max(1))
+        pairs = pairs[~is_counted][:number]
         few = f"between_share: too few pairs of {n} images are not counted; give more images"
         require(len(pairs) == number, few)
         labels = data.y_train.cpu().numpy()[pairs]
@@ -108,8 +109,7 @@ class PointsBetween:
             y = chance.argmax(1)
         self.images, self.start = data.x_train, 0
         self.pairs, self.y = torch.from_numpy(pairs).to(device), torch.from_numpy(y).to(device)
-        alpha = alpha.astype(np.float32).reshape(-1, 1, 1, 1)
-        self.alpha = torch.from_numpy(alpha).to(device)
+        self.alpha = torch.from_numpy(alpha).float().view(-1, 1, 1, 1).to(device)
 
     def next(self, number):
         """(x (number, C, H, W), y (number,)) of the points that come next, going round."""

@@ -21,17 +21,17 @@ class TrainConfig:
     CIFAR. It trains 200 epochs with batches of 256 to 1,024. Momentum 0.9 is its code's default.
 
     Args:
-        lr, weight_decay, momentum: as in torch's optimiser of that name; momentum is SGD's alone.
+        lr, weight_decay, momentum: as in torch's optimisers; only SGD has momentum.
         mixup_alpha: parameter of the Beta distribution of mixup's weight, 0 switches mixup off.
         crop_padding: pixels of black border before a random crop to the image size, 0 for none.
         flip_probability: of a horizontal flip of each image.
         precision: "float32"; "tfloat32", with TF32 in a GPU's convolutions, as torch has by
             default; or "bfloat16", autocast of the forward pass. Networks are evaluated and counted
             in full float32 all the same.
-        pretrain_epochs: epochs on random labels before the training, at the learning rate `lr`; the
-            optimiser's state of them is forgotten.
-        between_share: labelled points between pairs of training images, as a share of the number of
-            images, that every batch holds as well; their loss counts as that of as many images.
+        pretrain_epochs: epochs on random labels before the training, at the constant learning rate
+            `lr`, with an optimiser of their own.
+        between_share: number of labelled points between pairs of training images that every batch
+            holds beside its images, as a share of these; each counts as an image in the loss.
         between_labels: "nearer" or "third", see `PointsBetween`.
         gradient_penalty: weight of the mean squared norm of the loss's gradient by the image
             (Drucker and LeCun 1992).
@@ -67,7 +67,7 @@ class TrainConfig:
                 check_count(name, value, 1 if name == "batch_size" else 0)
             else:
                 check_number(name, value, 0, above=name == "lr")
-            # NumPy's numbers are taken, torch takes none.
+            # torch refuses NumPy's numbers.
             object.__setattr__(self, name, type(field.default)(value))
         fault = f"flip_probability={self.flip_probability} is not in [0, 1]"
         require(self.flip_probability <= 1, fault)

@@ -94,8 +94,8 @@ def train(
         measure_loss: it is also called once after the first epoch that leaves the mean
             cross-entropy of all training images, as `evaluate` has it, below this.
         compile: torch.compile the network, for a GPU; a smaller last batch is not compiled.
-        channels_last: memory layout of the network, where it is faster, see `training_layout`. On a
-            GPU it is in the other layout afterwards, in which it is counted.
+        channels_last: train in this memory layout where it is faster, see `training_layout`. On a
+            GPU the network is contiguous afterwards, as it is counted.
         progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched; torch has one for all threads, so train in one
@@ -132,6 +132,7 @@ def train(
                 measurements[epoch] = measure(network, epoch)
 
     started, finite = time.perf_counter(), False
+    # Such scores, met by `measure`, end the training: it has diverged.
     diverging = contextlib.suppress(NonFiniteScores)
     no_autocast = torch.autocast(device.type, enabled=False)
     alone = own_random_state(device, config.seed)
@@ -181,9 +182,9 @@ def training_layout(
 ) -> torch.memory_format:
     """The memory layout in which `network` is trained: channels last, where that is faster.
 
-    On a CPU it is (`make bench`), on a GPU with its tensor cores, which do not compute in float32.
-    A network that is not of this package may view its activations or gradients as if they were
-    contiguous: it is tried on two of the `images`.
+    It is faster on a CPU (`make bench`), and on a GPU's tensor cores, which do not take float32. A
+    network of another package may rely on contiguous activations or gradients: it is tried on two
+    of the `images`.
 
     In that layout a kernel of oneDNN writes past its buffer in the backward pass of a strided 1 x 1
     convolution: of fewer than 8 channels on a CPU with AVX2 and without AVX-512 (oneDNN issue 6035,
@@ -204,7 +205,7 @@ def training_layout(
                 trial = copy.deepcopy(network).train().to(memory_format=torch.channels_last)
                 two = images[:2].to(where).contiguous(memory_format=torch.channels_last)
                 trial(two).sum().backward()
-        except Exception:  # what is wrong in any layout is named where the network is trained
+        except Exception:  # an error that does not come from the layout is raised in training
             return torch.contiguous_format
     return torch.channels_last
 
@@ -261,16 +262,17 @@ def _epochs(network, step, data, config, progress):
 
 
 def _backward(network, optimizer, config, x, y, y_other, weight):
-    """Gradients of the loss; returns that of the images themselves and how many are right.
+    """Set the gradients; returns the mean loss of the images and how many are classified right.
 
-    The first of x are images, with labels y and partners' labels y_other; points between follow.
+    The first len(y_other) of x and y are images and their labels, y_other the labels of mixup's
+    partners; points between images follow.
     """
     n = len(y_other)
     if config.gradient_penalty:
         x = x.detach().requires_grad_()
     lower = contextlib.nullcontext()
     if config.precision == "bfloat16":
-        # Inside of another block the cache of rounded weights would outlive the step.
+        # Within the block of `train` a cache of rounded weights would outlive the step.
         lower = torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False)
     with lower:
         logits = network(x)
