@@ -3,7 +3,6 @@
 import collections.abc
 import contextlib
 import difflib
-import functools
 import inspect
 import math
 import numbers
@@ -63,24 +62,21 @@ def check_count(name, value, minimum):
 def settings_from_dict(cls, values, where, **others):
     """Instance of the dataclass `cls` from a mapping, such as a table of a TOML file.
 
-    others: fields that the mapping may not have. Raises ValueError that names the key, with `where`
-    in front: unknown, missing, of a wrong type.
+    others: values of further fields, which the mapping may not have. Raises ValueError for a key
+    that is unknown, missing or of a wrong type; the message begins with `where`.
     """
     require(isinstance(values, dict), f"{where} must be a table, got {values!r}")
     return cls(**check_arguments(cls, values, where, others), **others)
 
 
 def check_arguments(function, values, where, without=()):
-    """`values` as arguments of `function`, by key and type; none is missing but those `without`."""
-    hints = _type_hints(function)
+    """`values` as arguments of `function`, their keys and types checked; `without` come later."""
+    hints = typing.get_type_hints(function)
     check_keys(where, values, hints.keys() - {"return", *without})
     checked = {key: checked_value(v, hints[key], f"{where}.{key}") for key, v in values.items()}
     with naming(where):
         inspect.signature(function).bind(**checked, **dict.fromkeys(without))
     return checked
-
-
-_type_hints = functools.cache(typing.get_type_hints)
 
 
 def checked_value(value, hint, where):
@@ -90,8 +86,9 @@ def checked_value(value, hint, where):
         name = name.replace("float", "finite float")
         raise ValueError(f"{where} must be of type {name}, got {value!r} ({type(value).__name__})")
     wanted = typing.get_args(hint) or (hint,)
-    is_float = type(value) is int and float in wanted and int not in wanted
-    return float(value) if is_float else value
+    if type(value) is int and float in wanted and int not in wanted:
+        return float(value)
+    return value
 
 
 def _fits(value, hint):
@@ -113,7 +110,7 @@ def _fits(value, hint):
 
 @contextlib.contextmanager
 def naming(where):
-    """Turn an error of what is asked for into a ValueError that says where it stands."""
+    """Turn an error caused by a reader's value into a ValueError that says where the value is."""
     try:
         yield
     except (ValueError, TypeError, ImportError, AttributeError, ArithmeticError) as error:
