@@ -25,6 +25,11 @@ ARGUMENTS = ("proved", "refuted by argument")
 BOUNDS = ("bound", "proved", "refuted")  # kinds of statements
 # What a statement that prints no number claims, by its side.
 CLAIMS = {"above": "positive", "below": "negative", "within": "low", "outside": "other than 0"}
+MAIN_NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
+NETWORKS = (
+    "ResNet18", "ResNet34", "VGG19", "MobileNetV2", "SENet18",
+    "ShuffleNetV2", "EfficientNetB0", "RegNetX_200MF", "SimpleDLA",
+)  # fmt: skip
 RESULTS = "RC_BOOK_RESULTS"
 """Environment variable: the file for the results of the page that a build of the book executes."""
 
@@ -34,21 +39,15 @@ def statements() -> pd.DataFrame:
     """Statements and numbers of the papers, one row each, indexed by id: published.csv.
 
     Rows are by paper and subject; v1 is the first version of the region-count paper and v3 its
-    third. Where both print a table the numbers are the same unless the table says otherwise. What
-    has "repaired" in its `source` is a statement of this book's. `kind` says what is measured and
-    `side` ("above", "below", "within", "outside") with `smallest` what is claimed of it. `value` is
-    the number as it is printed (percents as shares, an order of magnitude as 10), of a change the
-    difference of two printed numbers, empty where only words were, and `page` the notebook that
-    tests it.
+    third. If both print a table, their numbers are the same unless the table says otherwise. A
+    `source` with "repaired" marks a statement of this book. `kind` says what is measured, `side`
+    ("above", "below", "within", "outside") and `smallest` what is claimed of it. `value` is the
+    printed number (percents as shares, an order of magnitude as 10, a change as the difference of
+    two printed numbers), empty for a claim in words. `page` is the notebook that tests it.
     """
     path = pathlib.Path(__file__).with_name("published.csv")
     table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col="id")
     return table.astype({"smallest": float})
-
-
-MAIN_NETWORKS = ("ResNet18", "EfficientNetB0", "SENet18")
-_ids = [id_.split("/") for id_ in statements().index if id_.startswith("architectures/")]
-NETWORKS = tuple(dict.fromkeys(network for _, network, *_ in _ids))
 
 
 def printed_numbers(prefix: str) -> pd.Series:
@@ -59,7 +58,7 @@ def printed_numbers(prefix: str) -> pd.Series:
 
 
 def _claimed(entry):
-    """The ends of the claimed range, or of what it leaves out where the side is "outside"."""
+    """Ends of the claimed range; of the range that is ruled out if the side is "outside"."""
     if entry.kind in BOUNDS:
         return -math.inf, entry.smallest
     if entry.side == "above":
@@ -75,9 +74,9 @@ class Result:
     """Result of ours for the published statement `id`; NaN stands for a number that cannot be had.
 
     `low` and `high` bound `value`, `n` counts what the value rests on (settings unless `detail`
-    says otherwise). A NaN `value` with a `detail` says why there is none. `same_as` is the id of
-    the statement whose result this one repeats, since here both are measured alike; it counts as no
-    verdict where that result is there and has the same number over as many settings.
+    says otherwise). If `value` is NaN, `detail` says why. `same_as` is the id of a statement whose
+    result this one repeats, since here both are measured alike; this one then counts as no verdict
+    if that result is there and has the same number over as many settings.
     """
 
     id: str
@@ -93,8 +92,8 @@ class Result:
 def verdict(entry: pd.Series, result: Result) -> tuple[str, str]:
     """Verdict on a result of ours, and a sentence that says why.
 
-    By the rule of page 14 on `entry`, a row of `statements`. A bound is judged by its largest ratio
-    where that has no interval.
+    `entry` is a row of `statements`; the rule is that of page 14. A bound whose largest ratio has
+    no interval is judged by the ratio itself.
     """
     value, low, high = result.value, result.low, result.high
     if math.isnan(value):
