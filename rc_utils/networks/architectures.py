@@ -32,7 +32,7 @@ from rc_utils.networks.registry import register_network
 
 PUBLISHED_WIDTH = 64
 GROUP_WIDTH = 8  # channels of each group of RegNet's 3x3 convolutions, whatever the width
-# Of squeeze-and-excitation: channels of SENet, and of EfficientNet's input, for each squeezed one.
+# Squeeze-and-excitation: channels of SENet's block, and of EfficientNet's input, per squeezed one.
 SENET_REDUCTION, EFFICIENTNET_REDUCTION = 16, 4
 
 
@@ -43,7 +43,7 @@ def scale_channels(channels, width, divisor=1):
 
 
 def conv_norm(in_channels, out_channels, kernel_size, activation=None, *, stride=1, groups=1):
-    """A convolution without bias that keeps the image's size at stride 1, a norm, an activation."""
+    """Convolution without bias that keeps the size at stride 1, batch norm, optional activation."""
     options = {"stride": stride, "padding": kernel_size // 2, "groups": groups, "bias": False}
     convolution = nn.Conv2d(in_channels, out_channels, kernel_size, **options)
     layers = nn.Sequential(convolution, nn.BatchNorm2d(out_channels))
@@ -73,8 +73,8 @@ def network_of_blocks(
 
     stem: the published channels of each convolution. stages: (published channels, number of blocks,
     stride of the first, further arguments of `block`); block: makes one from its input and output
-    channels, stride and these. divisor: the channels of a stage are a multiple of it, where it has
-    as many.
+    channels, stride and these. divisor: the channels of a stage are rounded to a multiple of it,
+    unless they are fewer.
     """
     layers, channels = [], in_channels
     for published in stem:
@@ -93,7 +93,7 @@ def network_of_blocks(
 
 
 class ResidualBlock(nn.Module):
-    """activation(residual(x) + shortcut(x)), where there is a shortcut and an activation."""
+    """activation(residual(x) + shortcut(x)); shortcut and activation may be None."""
 
     def __init__(self, residual, shortcut, activation=None):
         super().__init__()
@@ -222,7 +222,7 @@ class DropConnect(nn.Dropout3d):
     """
 
     def forward(self, x):
-        # The samples are the channels of one image of a dimension more.
+        # As the channels of a single volume, of which Dropout3d drops whole ones.
         return super().forward(x.unsqueeze(0)).squeeze(0)
 
 
@@ -238,7 +238,7 @@ def mb_conv(in_channels, out_channels, stride, expansion, kernel_size):
         SqueezeExcitation(expanded, in_channels // EFFICIENTNET_REDUCTION, nn.SiLU),
         conv_norm(expanded, out_channels, 1),
     )
-    if expansion != 1:  # made last: the order of making is that of drawing the weights
+    if expansion != 1:  # made last: modules draw their initial weights in the order of creation
         residual.insert(0, conv_norm(in_channels, expanded, 1, nn.SiLU))
     if stride != 1 or in_channels != out_channels:
         return ResidualBlock(residual, None)
@@ -321,8 +321,8 @@ def efficientnet_b0(
     """16 MBConv blocks and a linear layer from 320 channels; 3,598,598 parameters at ten classes.
 
     The published CIFAR form counts 1,088 more: an expanding convolution in the first block that
-    expansion 1 never uses. `dropout` is the rate before the linear layer; `drop_connect` grows
-    linearly from 0 at the first block towards this rate at the end. The public CIFAR code asks for
+    expansion 1 never uses. `dropout` is the rate before the linear layer. The rate of `DropConnect`
+    grows linearly from 0 in the first block towards `drop_connect`. The public CIFAR code asks for
     0.2 as well, but never counts its blocks, so that its rate stays 0.
     """
     parts = ([32], mb_conv, EFFICIENTNET_STAGES)

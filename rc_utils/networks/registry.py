@@ -18,7 +18,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {}
 
 
 def register_network(name: str) -> Callable[[Any], Any]:
-    """Decorate a class or function: from now on it is what `build_network(name)` builds.
+    """Decorate a class or function that `build_network(name)` is to call.
 
     Raises ValueError for a name of the paper's networks.
     """
@@ -46,17 +46,16 @@ def build_network(
     """A new network: (N, in_channels, image_size, image_size) -> logits (N, num_classes).
 
     `name` is a key of `NETWORKS` or "module:Class" for a class of your own, which gets those of
-    num_classes, in_channels, image_size and width that its signature names, and num_classes where
-    it takes any key. The nine image networks take any image of at least 8 x 8. Width 64 is the
-    published network, and the default where your class has none; width w has w / 64 times the
-    channels in every layer, at least one. `options` are the network's own. Weights are PyTorch's
-    default initialisation drawn from `seed`; the same seed gives the same bits and the global
-    random state stays as it was.
+    num_classes, in_channels, image_size and width that its signature names, and num_classes if it
+    takes any key. The nine image networks take any image of at least 8 x 8. Width 64 is the
+    published network, and the default if your class has none; width w has w / 64 times the channels
+    in every layer, at least one. `options` are the network's own. Weights are PyTorch's default
+    initialisation drawn from `seed`; the same seed gives the same bits and the global random state
+    stays as it was.
 
     Raises ValueError for an unknown network or option (with the nearest valid name), a size that is
-    not positive or a seed that is no integer from 0 to 2^63 - 1, and for a class of your own that
-    cannot be imported, or that needs another argument, ModuleNotFoundError, AttributeError or
-    TypeError.
+    not positive and a seed that is no integer from 0 to 2^63 - 1. A class of your own that cannot
+    be imported or needs another argument raises ModuleNotFoundError, AttributeError or TypeError.
     """
     shape: dict[str, float] = {"num_classes": num_classes, "in_channels": in_channels}
     shape |= {"image_size": image_size}
@@ -96,13 +95,13 @@ def find_builder(name: str) -> Callable[..., nn.Module]:
         check_name("network", name, [*NETWORKS, "module:Class"])
         return NETWORKS[name]
     path = list(sys.path)
-    sys.path.insert(0, os.getcwd())  # where a worker of Dask does not look
+    sys.path.insert(0, os.getcwd())  # Dask's workers do not look there by themselves
     try:
         target = pkgutil.resolve_name(name)
     finally:
         sys.path[:] = path
     made = typing.get_type_hints(target).get("return") if inspect.isfunction(target) else target
-    # Anything else is not called: a name in somebody's campaign must not run a shell.
+    # Nothing else is called: a name in somebody's campaign must not run any function there is.
     if not (isinstance(made, type) and issubclass(made, nn.Module)):
         raise TypeError(
             f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a "
