@@ -30,8 +30,8 @@ class ImageTensor:
 
     def __getitem__(self, index):
         if isinstance(index, torch.Tensor) and index.dtype == torch.int64 and index.ndim == 1:
-            # The training loop's case: several times faster than general indexing, and it refuses
-            # negative indices, which the other forms take.
+            # The training loop's case: several times faster than general indexing, but it refuses
+            # negative indices.
             return self.standardise(self.raw.index_select(0, index.to(self.raw.device)))
         require(not isinstance(index, tuple), "images are indexed along the first axis: no tuple")
         return self.standardise(self.raw[index])
@@ -54,8 +54,8 @@ class Dataset:
 
     x_train and x_test, each an `ImageTensor`, share the training set's mean and standard deviation;
     y_train and y_test are int64 in [0, num_classes). `provenance` holds strings for the run record:
-    `source`, `note` where there is one, `sha256` of the arrays as they stand here (subset, size and
-    label noise included). `y_train_true`: with label noise, the labels before it; else None.
+    `source`, `note` if there is one, and `sha256` of these arrays, after any choice of samples,
+    resizing and label noise. `y_train_true`: with label noise, the labels before it; else None.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Dataset:
 
 
 def slices_of(images, most, labels=None):
-    """Slices of images (N, *shape): `most` up to 3 x 32 x 32, fewer in proportion if larger.
+    """Slices of `most` images (N, *shape), in proportion fewer of images above 3 x 32 x 32.
 
     Raises ValueError for labels, if given, that are fewer or more than the images.
     """

@@ -95,7 +95,7 @@ def load_dataset(
 
 
 def folder_with(name, data_dir=None):
-    """The data folder, where a dataset is known by its name or there; else ValueError."""
+    """The data folder; ValueError for a dataset that is neither known nor in it."""
     folder = Path(data_dir or paths.data_dir())
     files, built_in = {path.stem for path in folder.glob("*.npz")}, {"shapes", "digits"}
     fault = f"{folder / str(name)}.npz has the name of a dataset that is built in: rename it"
@@ -138,21 +138,21 @@ def stored(name, folder):
     """The dataset of folder/name.npz, downloaded first if it can be and is not there."""
     path = folder / f"{name}.npz"
     if name in DOWNLOADS and not path.exists():
-        archive = io.BytesIO()  # to be written whole or not at all
+        archive = io.BytesIO()  # so that the file is written whole or not at all
         np.savez(archive, **downloaded(name, folder))
         paths.write_atomically(path, archive.getbuffer())
     return read_cache(path)
 
 
 def downloaded(name, folder):
-    """Arrays fetched by torchvision into `folder`; archives that lie there are checked and used."""
+    """Arrays fetched by torchvision into `folder`; archives already there are checked and used."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         from filelock import FileLock
         from torchvision import datasets
 
         make = getattr(datasets, DOWNLOADS[name])
-        with FileLock(folder / f".{name}.lock"):  # of several processes one downloads
+        with FileLock(folder / f".{name}.lock"):  # one of several processes downloads
             train, test = make(folder, download=True), make(folder, train=False, download=True)
     except (ImportError, OSError, RuntimeError) as error:
         raise FileNotFoundError(
@@ -167,13 +167,13 @@ def downloaded(name, folder):
 
 
 def read_cache(path):
-    """The dataset of an npz file; nothing is unpickled. ValueError for one damaged or not such."""
+    """The dataset of an npz file, without unpickling; ValueError if it is damaged or is none."""
     keys = ("x_train", "y_train", "x_test", "y_test", "classes", "source", "note")
     with open(path, "rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
                 return checked({key: archive[key] for key in keys if key in archive}, path.name)
-        except Exception as error:  # of whatever kind, depending on which bytes are wrong
+        except Exception as error:  # of any class, depending on which bytes are wrong
             fault = f"{path} is not a dataset as expected, or damaged ({error})"
             advice = "Correct it, or put an intact copy in its place"
             may_go = "what was downloaded may be deleted"
@@ -223,7 +223,7 @@ def choose(arrays, *, n_train, n_test, classes, seed):
 
 
 def balanced_order(labels, seed):
-    """A random permutation that goes round the classes: every start of it is balanced."""
+    """A random permutation that takes the classes in turn, so that its first n are balanced."""
     shuffled = np.random.default_rng(seed).permutation(len(labels))
     turn = pd.Series(shuffled).groupby(labels[shuffled]).cumcount()
     return shuffled[np.argsort(turn, kind="stable")]

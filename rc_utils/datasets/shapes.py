@@ -6,6 +6,8 @@ All coordinates are in units of half the image, so that the same scene is drawn 
 the pixel noise differs.
 """
 
+import math
+
 import numpy as np
 
 _BLOCK = 500
@@ -20,7 +22,7 @@ def make_shapes(n, *, image_size, split, seed, classes):
     """
     runs = _BLOCK // len(classes)
     images, labels = [], []
-    for block in range(-(-n // (runs * len(classes)))):
+    for block in range(math.ceil(n / (runs * len(classes)))):
         rng = np.random.default_rng([seed, _STREAMS[split], block])
         drawn = rng.permuted(np.tile(np.arange(len(classes)), (runs, 1)), axis=1).ravel()
         images.append(_draw(np.asarray(classes)[drawn], image_size, rng))
@@ -65,7 +67,7 @@ def _shapes(shapes, base, x, y, rng):
     centre_x, centre_y = rng.uniform(-0.35, 0.35, (2, num, 1, 1))
     scale = rng.uniform(0.5, 0.85, (num, 1, 1))
     stretch = rng.uniform(0.8, 1.25, (num, 1, 1))
-    # Tilted little, so that a few hundred images suffice to learn something.
+    # Small angles, so that a few hundred images suffice to learn something.
     angle = rng.uniform(-np.pi / 6, np.pi / 6, (num, 1, 1))
     contrast = rng.uniform(0.4, 0.8, (num, 1))
     direction = np.abs(rng.standard_normal((num, 3)))
@@ -88,7 +90,7 @@ def _cover(canvas, distance, colour):
 
 
 def _star(u, v):
-    # All ten edges are mirror images of that from the tip at angle 0 to the notch at angle pi / 5.
+    # All ten edges are mirror images of the edge from the tip at angle 0 to the notch at pi / 5.
     sector = 2 * np.pi / 5
     angle = np.abs(np.mod(np.arctan2(v, u) + sector / 2, sector) - sector / 2)
     radius = np.hypot(u, v)
