@@ -17,7 +17,7 @@ _KEYS = ("x_train", "x", "points", "images")
 
 
 def load_model(name):
-    """The model that `name` says, for `region_count`.
+    """The model of that name, for `region_count`.
 
     - "module:name": a torch module, scikit-learn classifier or function of a batch.
     - a file ".onnx" (needs onnxruntime); "model.onnx:scores" names one of several outputs.
@@ -94,7 +94,7 @@ def decode(file, size):
     try:
         with Image.open(file) as image:
             mode, image = image.mode, image.convert("RGB")
-    except Exception as error:  # of whatever kind, depending on which bytes are wrong
+    except Exception as error:  # of any class, depending on which bytes are wrong
         raise ValueError(f"{file} cannot be decoded ({error}): replace or remove it") from error
     require(mode[0] not in "IF", f"{file} has pixels of mode {mode}: save it with 8 bits")
     return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
@@ -125,12 +125,12 @@ def standardise(points, mean, std):
         require(fits, f"--{name} is {values}; {expected}")
     require(min(std) > 0, f"--std is {std}; expected numbers above 0")
     shape = (-1, *[1] * (points.ndim - 2))
-    mean, std = [np.asarray(values, points.dtype).reshape(shape) for values in (mean, std)]
-    return (points - mean) / std
+    mean, std = np.array(mean, points.dtype), np.array(std, points.dtype)
+    return (points - mean.reshape(shape)) / std.reshape(shape)
 
 
 def draw(model, points, path, seed=0, resolution=None, batch_size=None):
-    """Write a picture of the first segments, on grids of `resolution`, and triangles of `seed`."""
+    """Write a picture of the first segments, on grids of `resolution`, and of two triangles."""
     import matplotlib.pyplot as plt
 
     from rc_utils import plotting
@@ -191,7 +191,7 @@ def main(argv=None):
             draw(model, points, output, args["seed"], resolution, args["batch_size"])
         except ValueError as error:  # on a few triangles a score may look like a probability
             output = f"none ({error})"
-    except Exception as error:  # onnxruntime, zipfile, NumPy and models share no class of theirs
+    except Exception as error:  # those of onnxruntime, zipfile, NumPy and models share no class
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     print(f"picture: {output}")

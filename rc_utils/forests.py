@@ -15,7 +15,7 @@ from rc_utils.sweep.records import INTERPOLATES
 
 TREE, FOREST = "DecisionTree", "RandomForest"
 DEPTHS = tuple(range(3, 18))
-NUM_TREES, RESOLUTION, SEED = 100, 200, 0  # the seed is of the segments and of the splits
+NUM_TREES, RESOLUTION, SEED = 100, 200, 0  # SEED draws the segments and the trees' splits
 
 
 def forest_grid():
@@ -37,9 +37,9 @@ def forest_runs(dataset, num_samples=200, progress=False):
     {"name": "cifar10"}, best with `n_train`. num_samples: segments, the same for all models.
 
     Columns: those of `load_runs` that correlations and figures read, and depth, criterion, splitter
-    ("" for a forest). A table that is committed with the same settings (campaigns/forests/),
-    whatever the version of scikit-learn, is read; any other takes a minute or more. Its `attrs`
-    have the committed note on the data.
+    ("" for a forest). A table committed with the same settings (campaigns/forests/) is read, from
+    whatever version of scikit-learn; any other takes a minute or more. The table's `attrs["note"]`
+    is the committed note on the data.
     """
     settings = forest_settings(dataset, num_samples)
     path, note = committed(dataset), ""
@@ -54,7 +54,7 @@ def forest_runs(dataset, num_samples=200, progress=False):
 
 
 def forest_settings(dataset, num_samples):
-    """What a committed table is known by."""
+    """Settings by which a committed table is recognised."""
     return {
         "dataset": dataset, "depths": list(DEPTHS), "num_samples": num_samples,
         "resolution": RESOLUTION, "num_trees": NUM_TREES, "seed": SEED, "format": 1,
@@ -73,7 +73,8 @@ def fit_grid(dataset, num_samples, progress=False):
     from tqdm import tqdm
 
     data = rc.load_dataset(**dataset)
-    x_train, x_test = (np.asarray(x).reshape(len(x), -1) for x in (data.x_train, data.x_test))
+    x_train = np.asarray(data.x_train).reshape(len(data.x_train), -1)
+    x_test = np.asarray(data.x_test).reshape(len(data.x_test), -1)
     draw = {"num_samples": num_samples, "resolution": RESOLUTION, "seed": SEED}
     bar = {"desc": "trees and forests", "mininterval": 2.0, "disable": not progress}
     for kind, chosen in tqdm(forest_grid(), **bar):

@@ -68,7 +68,7 @@ def check_parameters(path, parameters):
 
 
 def parse_value(text, default=None):
-    """Value of a parameter given as text: as it is where the default is a text, else a literal."""
+    """Value of a parameter given as text: a literal, unless the default is a text or it is none."""
     try:
         return text if isinstance(default, str) else ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -93,13 +93,13 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
     require(not written.is_dir(), f"the output {written} is a folder: give a file")
     written.parent.mkdir(parents=True, exist_ok=True)
     fix_folders()  # the kernel may work in another folder
-    # It warns where a comment holds an equals sign; the parameters are checked already.
+    # It warns of comments with an equals sign; the parameters are checked already.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         papermill.execute_notebook(
             str(path),
             str(partial),
-            # papermill writes a tuple as a text, and as a list what JSON makes of it.
+            # Tuples as lists: papermill would write a tuple as a text.
             json.loads(json.dumps(parameters or {})),
             kernel_name="python3",
             language="python",
@@ -109,7 +109,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
             extra_arguments=["--log-level=CRITICAL"],
         )
     except papermill.PapermillExecutionError:
-        pass  # what failed is said below, with a cause where papermill has none
+        pass  # the failed cell is named below, also if papermill knows no cause
     except DeadKernelError as error:
         raise NotebookError(f"{path.name}: its kernel died ({error}); is memory short?") from None
     for cell in _code_cells(partial):
@@ -121,7 +121,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
 
 
 def _cause(cell):
-    """Error message of a failed cell; that of a magic is only in what it prints."""
+    """Error message of a failed cell, which a failed magic only prints."""
     for output in cell.outputs:
         if output.output_type == "error":
             return f"{output.ename}: {output.evalue}"

@@ -34,7 +34,7 @@ def _folder(name):
 
 
 def fix_folders():
-    """Make RC_CAMPAIGNS, RC_RESULTS, RC_DATA absolute, for child processes that work elsewhere."""
+    """Make RC_CAMPAIGNS, RC_RESULTS, RC_DATA absolute, for child processes in other folders."""
     for name in ("campaigns", "results", "data"):
         if os.environ.get(f"RC_{name.upper()}"):
             os.environ[f"RC_{name.upper()}"] = str(_folder(name))

@@ -6,6 +6,7 @@ colour-blind readers, or in a picture with classes from 10 on a colour of its ow
 
 import colorsys
 import itertools
+import math
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -94,7 +95,7 @@ def width() -> float:
 
 
 def network_style(name: str) -> dict[str, Any]:
-    """{"color", "marker"} of a network, as matplotlib takes them; of an unknown one by its name."""
+    """{"color", "marker"} of a network for matplotlib; an unknown name chooses its own two."""
     shape, place = divmod(zlib.crc32(name.encode()), len(_OTHER_COLOURS))
     other = _OTHER_COLOURS[place], _OTHER_MARKERS[shape % len(_OTHER_MARKERS)]
     color, marker = _NETWORKS.get(name, other)
@@ -156,22 +157,22 @@ def intervals(
 ) -> None:
     """Estimates with their 95 % intervals, a row for each name from 0 on, empty without a value.
 
-    color: one, or one per row, which the names get as well.
+    color: one for all, or one per row, which the name of the row has, too.
     """
     colors = [color] * len(found) if isinstance(color, str) else color
-    names = ax.set_yticks(range(len(found)), found)
+    ticks = ax.set_yticks(range(len(found)), found)
     for row, (estimate, own) in enumerate(zip(found.values(), colors, strict=True)):
         ax.plot([estimate.low, estimate.high], [row + shift] * 2, color=own, linewidth=2)
         ax.plot(estimate.value, row + shift, marker, color=own, label=label if row == 0 else None)
         if not isinstance(color, str):
-            names[row].label1.set_color(own)
+            ticks[row].label1.set_color(own)
 
 
 def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     """`column` against the learning rate, a line per batch size, a panel per network (v1 Fig 3).
 
-    Points are means over the other hyper-parameters after averaging replicates. A colour bar stands
-    for the names of more than eight batch sizes.
+    Points are means over the other hyper-parameters after averaging replicates. More than eight
+    batch sizes have a colour bar in place of a legend.
     """
     points = _settings(runs, ["network", "lr", "batch_size", column])
     networks = points["network"].unique()
@@ -180,7 +181,7 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     blues = mpl.colors.ListedColormap(mpl.colormaps["Blues"](np.linspace(0.45, 1, 256)))
     few, norm = len(means.columns) <= 8, mpl.colors.LogNorm(*means.columns[[0, -1]])
     ramp = blues(np.linspace(0, 1, len(means.columns)) if few else norm(means.columns))
-    rows = -(-len(networks) // 3)
+    rows = math.ceil(len(networks) / 3)
     size = (width(), 0.4 + 3.2 * rows)
     fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=size)
     for ax, network in zip(axes.flat, networks, strict=False):
@@ -256,7 +257,7 @@ def interpolated_regions(
     colours = [colour_of[int(label)] for label in labels]
     places = [polygon @ TRIANGLE for polygon in polygons]
     cells = PolyCollection(places, facecolors=colours, linewidths=0, antialiased=False)
-    cells.set_rasterized(True)  # thousands of cells: in a vector graphic they stay a picture
+    cells.set_rasterized(True)  # thousands of polygons would swell an SVG
     outline = Polygon(TRIANGLE, fill=False, edgecolor="0.2", linewidth=1.2)
     ax.add_collection(cells)
     ax.add_patch(outline)

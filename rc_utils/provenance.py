@@ -13,7 +13,7 @@ from rc_utils.paths import project_root
 
 
 def provenance(data, device, started, seconds, execution):
-    """Provenance of a record, where and how it was made: plain JSON values."""
+    """Where and how a record was made, as plain JSON values."""
     versions = {"python": platform.python_version()}
     versions |= {"torch": torch.__version__, "numpy": np.__version__}
     if torch.device(device).type == "cuda":
@@ -23,7 +23,7 @@ def provenance(data, device, started, seconds, execution):
         "seconds_train": round(seconds, 3),
         "device": str(device),
         "hardware": hardware(device),
-        # Such as "AVX2"; others round differently.
+        # Such as "AVX2": processors with other instructions round differently.
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         "git_revision": git_revision(),
@@ -37,7 +37,7 @@ def hardware(device="cpu"):
     """Name of the processor or of the graphics card."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
-    path = pathlib.Path("/proc/cpuinfo")  # of Linux
+    path = pathlib.Path("/proc/cpuinfo")  # on Linux alone
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
@@ -45,7 +45,7 @@ def hardware(device="cpu"):
 
 @functools.cache
 def git_revision():
-    """Revision of the code: RC_REVISION, else git's, + where tracked files differ, or "unknown"."""
+    """Revision of the code: RC_REVISION, else git's, "+" if tracked files differ, or "unknown"."""
     if os.environ.get("RC_REVISION"):
         return os.environ["RC_REVISION"]
     command = ["git", "-C", str(project_root()), "describe", "--always", "--abbrev=12", "--dirty=+"]

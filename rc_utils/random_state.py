@@ -1,4 +1,4 @@
-"""Random numbers that leave no trace in the caller's generators."""
+"""Random numbers that leave the caller's generators as they were."""
 
 import contextlib
 import random
@@ -9,9 +9,9 @@ import torch
 
 @contextlib.contextmanager
 def own_random_state(device="cpu", seed=None):
-    """Inside the block, torch draws random numbers on the CPU and `device` without a trace.
+    """Restore torch's random states of the CPU and `device` after the block.
 
-    seed: of these, and of NumPy's and Python's, which leave no trace then either.
+    seed: seeds them, NumPy's and Python's inside the block; the latter two are then restored, too.
     """
     device = torch.device(device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
