@@ -13,7 +13,7 @@ import pathlib
 import sys
 
 from rc_utils.paths import fix_folders, project_root, results_dir
-from rc_utils.validation import check_keys, check_name, checked_value, require
+from rc_utils.validation import check_keys, check_name, checked_value, naming, require
 
 
 class NotebookError(RuntimeError):
@@ -61,7 +61,8 @@ def check_parameters(path, parameters):
     check_keys(f"the parameters of {name}", parameters, defaults)
     for key, value in parameters.items():
         where = f"parameter {key} of {name}"
-        kept = isinstance(value, tuple) or json.loads(json.dumps(value)) == value
+        with naming(where):
+            kept = json.loads(json.dumps(value)) == value or isinstance(value, tuple)
         require(kept, f"{where} cannot be {value!r}: keys have to be texts, numbers finite")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
