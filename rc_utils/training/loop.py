@@ -62,11 +62,10 @@ class TrainRun:
         return self.train_accuracy - self.test_accuracy
 
     def __str__(self) -> str:
-        accuracies = (
-            f"train accuracy {self.train_accuracy:.3f}, test accuracy {self.test_accuracy:.3f}"
-        )
+        train = f"train accuracy {self.train_accuracy:.3f}"
+        test = f"test accuracy {self.test_accuracy:.3f}, gap {self.gap:.3f}"
         spent = f"after {len(self.history)} epochs in {self.seconds:.1f} s"
-        return f"{self.status}: {accuracies}, gap {self.gap:.3f} {spent}"
+        return f"{self.status}: {train}, {test} {spent}"
 
 
 def train(
