@@ -172,8 +172,9 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
 
 def _right_images(network, spec, data):
     """Which stored images are right, as bits in base64, and the accuracy on unused ones."""
-    settings = {k: v for k, v in spec.dataset.items() if k in ("name", "image_size", "classes")}
-    stored = dataset_of(dataclasses.replace(spec, dataset=settings))
+    drawn = ("n_train", "n_test", "label_noise")
+    whole = {key: value for key, value in spec.dataset.items() if key not in drawn}
+    stored = dataset_of(dataclasses.replace(spec, dataset=whole))
     mean, std = data.x_train.mean.cpu(), data.x_train.std.cpu()
     right, bits = {}, {}
     pool = {"test": (stored.x_test, stored.y_test), "pool": (stored.x_train, stored.y_train)}
