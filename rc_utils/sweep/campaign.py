@@ -130,11 +130,11 @@ class Experiment:
         for key, ends in self.ranges.items():
             fits = len(ends) == 2 and 0 < ends[0] <= ends[1]
             require(fits, f"ranges.{key} is no [low, high] above 0")
+        given = {"seed", *self.ranges} & set(self.grid)
+        require(not given, f"{given} in grid is set by seeds or ranges")
         lists = {"networks": self.networks}
         lists |= {f"seeds of {label}": values for label, values in self.seeds.items()}
         lists |= {f"grid.{key}": values for key, values in self.grid.items()}
-        given = {"seed", *self.ranges} & set(self.grid)
-        require(not given, f"{given} in grid is set by seeds or ranges")
         for where, values in lists.items():
             require(values, f"{where} is empty")
             for i, value in enumerate(values):  # 1 and 1.0 are equal
@@ -168,6 +168,7 @@ class Campaign:
     """A named set of runs; the fields but the last three are the keys of its file.
 
     Attributes:
+        experiments: tables in the file, each an `Experiment` once `parse_campaign` has read it.
         note: one line that pages show beside its results, for instance on the origin of its data.
         choice: how its settings were chosen, and on what.
         only: names of the experiments whose runs are meant; empty for all.

@@ -122,11 +122,9 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     def taken(network, counts, measures):
         initial = network_of(spec, data).to(data.device).eval() if measures else None
         with undisturbed(network, data.device), own_random_state(data.device, spec.train.seed):
-            values = {name: measure(name, network, initial, data) for name in measures}
-        return {
-            "measures": {name: _as_json(value) for name, value in values.items()},
-            "counts": [count_regions(network, data, settings) for settings in counts],
-        }
+            values = {name: _as_json(measure(name, network, initial, data)) for name in measures}
+        entries = [count_regions(network, data, settings) for settings in counts]
+        return {"measures": values, "counts": entries}
 
     def look(network, epoch):
         if asked["evolution_weights"]:
@@ -141,6 +139,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     looks = {"measure_epochs": asked["evolution_epochs"], "measure_loss": loss}
     options = {"device": device, "compile": compile, "progress": progress}
     run = train(network, data, spec.train, measure=look, **looks, **options)
+    # The code of a reader's network may change under its name.
     module = getattr(NETWORKS.get(spec.network["name"]), "__module__", "")
     if not module.startswith("rc_utils."):
         record["start"] = start_of(spec)
