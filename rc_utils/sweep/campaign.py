@@ -146,11 +146,10 @@ class Experiment:
 
     def settings(self):
         """(network label, training settings) of every run, all networks of a seed first."""
-        for seed in dict.fromkeys(itertools.chain(*self.seeds.values())):
-            for label in self.networks:
-                if seed in self.seeds[label]:
-                    for values in itertools.product(*self.grid.values()):
-                        yield label, dict(zip(self.grid, values, strict=True)) | self.drawn(seed)
+        seeds = dict.fromkeys(itertools.chain(*self.seeds.values()))
+        for seed, label, *values in itertools.product(seeds, self.networks, *self.grid.values()):
+            if seed in self.seeds[label]:
+                yield label, dict(zip(self.grid, values, strict=True)) | self.drawn(seed)
 
     def drawn(self, seed):
         """The seed, and the values that it draws from the ranges, rounded to three digits."""

@@ -195,8 +195,8 @@ def is_complete(record, planned):
 def missing_runs(campaign, shard=(0, 1)):
     """Planned runs without a complete record, in order; shard (i, n): of every n-th run from i."""
     require(0 <= shard[0] < shard[1], f"shard={shard!r}; expected (i, n) with i < n")
-    found = find_records(campaign.runs())
-    mine = list(campaign.runs().items())[shard[0] :: shard[1]]
+    plans = campaign.runs()
+    found, mine = find_records(plans), list(plans.items())[shard[0] :: shard[1]]
     return [p for key, p in mine if key not in found or not is_complete(found[key][0], p)]
 
 
