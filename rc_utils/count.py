@@ -37,7 +37,7 @@ def load_model(name):
     return model
 
 
-def _onnx(path, output=""):
+def _onnx(path, output):
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -129,7 +129,7 @@ def standardise(points, mean, std):
     return (points - mean.reshape(shape)) / std.reshape(shape)
 
 
-def draw(model, points, path, seed=0, resolution=None, batch_size=None):
+def draw(model, points, path, seed, resolution, batch_size):
     """Write a picture of the first segments, on grids of `resolution`, and of two triangles."""
     import matplotlib.pyplot as plt
 

@@ -55,7 +55,7 @@ def notebook_parameters(path):
 def check_parameters(path, parameters):
     """Raise ValueError for a parameter that the notebook does not have or cannot be given.
 
-    A default of None takes any value that JSON keeps, a float an int, a list a tuple, and back.
+    Any value that JSON keeps fits a default of None; an int fits a float, a list a tuple and back.
     """
     defaults, name = notebook_parameters(path), pathlib.Path(path).name
     check_keys(f"the parameters of {name}", parameters, defaults)

@@ -26,7 +26,7 @@ def unknown_name(kind, name, valid):
 
 def check_name(kind, name, valid):
     """Raise ValueError unless `name` is one of the valid names of a `kind`."""
-    if name not in list(valid):
+    if name not in list(valid):  # in a list: a wrong name may be unhashable
         raise unknown_name(kind, name, valid)
 
 

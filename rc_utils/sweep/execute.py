@@ -1,7 +1,7 @@
 """Run what is missing of a campaign: `python -m rc_utils.sweep NAME`.
 
 In this process by default, on local worker processes with --workers, on a Dask cluster with
---scheduler. Every finished run is on the disk at once; after a kill the next call does the rest.
+--scheduler. A finished run is on the disk at once; after a kill the next call does the others.
 """
 
 import argparse
@@ -56,8 +56,8 @@ class Outcome:
 def sweep(campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), compile=False):
     """Run what is missing of `campaign` (a Campaign or its name).
 
-    Returns an `Outcome` for each run; a run that fails does not end the sweep. Each has one torch
-    thread, for results not to depend on the machine's load.
+    Returns an `Outcome` for each run; a run that fails does not end the sweep. Every run has one
+    torch thread, so that results do not depend on the machine's load.
 
     Args:
         workers: local worker processes; 0 runs in this process.
@@ -74,7 +74,7 @@ def sweep(campaign, *, workers=0, scheduler=None, device="cpu", shard=(0, 1), co
     todo = records.missing_runs(campaign, shard)
     if not todo:
         return []
-    if not scheduler:  # whose workers may have what this machine has not
+    if not scheduler:  # its workers may have what this machine lacks
         check_machine(todo, device)
     records.check_writable()
     job = functools.partial(attempt, device=device, compile=compile)
