@@ -23,7 +23,7 @@ def batches(config, data, rng, between=None):
     order, draws, weights = rng.permutation(len(data.y_train)), [], []
     for start in range(0, len(order), config.batch_size):
         index = order[start : start + config.batch_size]
-        if len(index) == 1 and config.batch_size > 1:
+        if start > 0 and len(index) == 1 and config.batch_size > 1:
             continue  # batch normalisation has no variance over a single leftover image
         # Rows: index of the image, first row and column of its crop, if it is flipped, its partner.
         drawn, weight = np.zeros((5, len(index)), dtype=np.int64), 1.0
