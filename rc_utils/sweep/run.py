@@ -176,8 +176,8 @@ def _right_images(network, spec, data):
     stored = dataset_of(dataclasses.replace(spec, dataset=whole))
     mean, std = data.x_train.mean.cpu(), data.x_train.std.cpu()
     right, bits = {}, {}
-    pool = {"test": (stored.x_test, stored.y_test), "pool": (stored.x_train, stored.y_train)}
-    for name, (images, labels) in pool.items():
+    parts = {"test": (stored.x_test, stored.y_test), "pool": (stored.x_train, stored.y_train)}
+    for name, (images, labels) in parts.items():
         predicted = predict_labels(network, ImageTensor(images.raw, mean, std))
         right[name] = predicted == labels.numpy()
         bits[name] = base64.b64encode(np.packbits(right[name])).decode()
