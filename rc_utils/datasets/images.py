@@ -96,7 +96,7 @@ class Dataset:
 
 
 def slices_of(images, most, labels=None):
-    """Slices of `most` images (N, *shape), in proportion fewer of images above 3 x 32 x 32.
+    """Slices over images (N, *shape): `most` at a time, fewer if one exceeds 3 x 32 x 32 numbers.
 
     Raises ValueError for labels, if given, that are fewer or more than the images.
     """

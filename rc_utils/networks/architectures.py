@@ -73,8 +73,8 @@ def network_of_blocks(
 
     stem: the published channels of each convolution. stages: (published channels, number of blocks,
     stride of the first, further arguments of `block`); block: makes one from its input and output
-    channels, stride and these. divisor: the channels of a stage are rounded to a multiple of it,
-    unless they are fewer.
+    channels, stride and these. divisor: the channels of a stage are rounded to a multiple of it, or
+    left as they are if they are fewer.
     """
     layers, channels = [], in_channels
     for published in stem:

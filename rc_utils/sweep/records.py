@@ -203,7 +203,7 @@ def missing_runs(campaign, shard=(0, 1)):
 def load_runs(
     name: str | os.PathLike | Campaign, origin: str | None = None, num_samples: int | None = None
 ) -> pd.DataFrame:
-    """One row per run on record and experiment of the campaign `name`.
+    """One row per recorded run and experiment of the campaign `name`.
 
     Args:
         origin: "live" or "reference" keeps the records made on this machine or the committed ones.
@@ -355,8 +355,8 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
 def experiments_like(name, experiment="", training=True):
     """Names of a campaign's experiments with the data and network options of one of them.
 
-    experiment: its name, by default the first; none are like an unknown one. training: with the
-    same changes of training, too.
+    experiment: its name, by default the first; an unknown one gives []. training: with the same
+    changes of training, too.
     """
     campaign, kinds = load_campaign(name), {}
     for e in campaign.experiments:
