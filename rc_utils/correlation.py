@@ -104,14 +104,14 @@ def correlate(
     """
     check_name("method", method, ("pearson", "spearman"))
     x, y, codes, number = _rows(x, y, units)
-    as_given = x, y
-    x, y = _scaled(x), _scaled(y)
-    if len(x) < 3 or not (x.any() and y.any()):
+    scaled_x, scaled_y = _scaled(x), _scaled(y)
+    if len(x) < 3 or not (scaled_x.any() and scaled_y.any()):
         return Estimate(math.nan, n=number, unit=unit)
-    if method == "spearman":
-        # Scaling would make ties of what lies close together beside an outlier.
-        x, y = map(stats.rankdata, as_given)
-    value = float(np.clip(stats.pearsonr(x, y).statistic, -1, 1))
+    if method == "pearson":
+        x, y = scaled_x, scaled_y
+    else:  # not of scaled values: scaling makes ties of values that are close beside an outlier
+        x, y = stats.rankdata(x), stats.rankdata(y)
+    value = float(stats.pearsonr(x, y).statistic)
     # Controls of dependent rows are worth as little as the rows.
     worth = effective_number(x, y, codes)
     freedom = number - 1 if number < len(x) else math.inf
