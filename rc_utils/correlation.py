@@ -140,19 +140,18 @@ def correlation_lead(
 ) -> Estimate:
     """r(x, y) - r(rival, y), with an interval from those of both (Zou 2007).
 
-    The two correlations share errors; how much is estimated from the influence of every unit's rows
-    on each. Source: Zou, Toward using confidence intervals to compare correlations, Psychological
-    Methods 12, 2007. Raises ValueError as `correlate`.
+    The errors of the two correlations are correlated: by how much is estimated from the influence
+    of every unit's rows on each. Source: Zou, Toward using confidence intervals to compare
+    correlations, Psychological Methods 12, 2007. Raises ValueError as `correlate`.
     """
     one = correlate(x, y, units=units, controls=controls)
     other = correlate(rival, y, units=units, controls=controls)
     if math.isnan(one.value) or math.isnan(other.value):
         return Estimate(math.nan, n=one.n)
-    by_unit = []
-    for values in (x, rival):
-        values, gap, codes, _ = _rows(values, y, units)
-        by_unit.append(np.bincount(codes, _influence(values, gap)))
-    first, second = by_unit
+    x, gap, codes, _ = _rows(x, y, units)
+    rival, gap, codes, _ = _rows(rival, y, units)
+    first = np.bincount(codes, _influence(x, gap))
+    second = np.bincount(codes, _influence(rival, gap))
     together = math.sqrt((first @ first) * (second @ second))
     shared = 2 * float(first @ second) / together if together > 0 else math.nan
 
