@@ -49,9 +49,9 @@ def without_units(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval_text(value: float, low: float = math.nan, high: float = math.nan) -> str:
-    """`value [low, high]` with as many decimals as the interval earns.
+    """`value [low, high]` with as many decimals as the interval earns; a dash for no value.
 
-    Two for a width of 0.12 to 1.2, three at most, but for values below 0.01; a dash for no value.
+    Two for a width of 0.12 to 1.2, one fewer for each factor of ten; over three only below 0.01.
     """
     if math.isnan(value):
         return "–"
@@ -77,7 +77,7 @@ def fisher_interval(
     n: number of independent rows, less how many numbers were taken out of both variables before.
     freedom: of Student's quantile t, infinite where n is known and not estimated.
     """
-    if not n > 3 or not abs(r) < 1 - 1e-12:
+    if not (n > 3 and abs(r) < 1 - 1e-12):  # NaN included
         return math.nan, math.nan
     half = stats.t.ppf(0.975, freedom) * math.sqrt(variance / (n - 3))
     return math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
@@ -288,8 +288,9 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     total = weights.sum(1, keepdims=True)
     dx = x - (weights * x).sum(1, keepdims=True) / total
     dy = y - (weights * y).sum(1, keepdims=True) / total
-    pairs = ((dx, dx), (dy, dy), (dx, dy))
-    sxx, syy, sxy = ((weights * one * other).sum(1) for one, other in pairs)
+    sxx = (weights * dx * dx).sum(1)
+    syy = (weights * dy * dy).sum(1)
+    sxy = (weights * dx * dy).sum(1)
     # A variance this small against the values is rounding.
     floor = 1e-24 * total[:, 0]
     usable = (sxx > floor * np.abs(x).max(-1) ** 2) & (syy > floor * np.abs(y).max(-1) ** 2)
@@ -348,7 +349,8 @@ def distinct_settings(runs: pd.DataFrame) -> pd.DataFrame:
 
 def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with log2_lr, log2_batch and log2_ratio: of lr, batch size and batch size / lr."""
-    lr, batch = (np.log2(rows[column].astype(float)) for column in LOGS)
+    lr = np.log2(rows["lr"].astype(float))
+    batch = np.log2(rows["batch_size"].astype(float))
     return rows.assign(log2_lr=lr, log2_batch=batch, log2_ratio=batch - lr)
 
 
