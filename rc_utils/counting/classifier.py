@@ -172,16 +172,15 @@ def read_outputs(classifier, batch_of, total, read):
 
 
 def default_chunk(num_features, classifier):
-    """Points in one forward pass, by sizes alone: one machine gives the same bits."""
+    """Points in one forward pass; never by time or free memory, so that runs have the same bits."""
     num_bytes = 4 * num_features
+    if classifier.per_call_cost:
+        return min(65536, max(1, (32 << 20) // num_bytes))
+    if classifier.device.type != "cpu":
+        return min(16384, max(1, (64 << 20) // num_bytes))
     # On a CPU networks are fastest where a layer's output stays in the cache.
     cached = max(4, (12 << 20) // classifier.layer_bytes)
-    most, memory = min(4096, max(32, (5 << 18) // num_bytes), cached), 8 << 20
-    if classifier.per_call_cost:
-        most, memory = 65536, 32 << 20
-    elif classifier.device.type != "cpu":
-        most, memory = 16384, 64 << 20
-    return min(most, max(1, memory // num_bytes))
+    return min(4096, cached, max(32, (5 << 18) // num_bytes), max(1, (8 << 20) // num_bytes))
 
 
 def probed(classifier, points, batch_size=None):
