@@ -139,7 +139,7 @@ def _predict_of(model):
 
 
 def read_outputs(classifier, batch_of, total, read):
-    """A tensor (total, ...) of what `read(output)` (n, ...) makes of the output for each batch.
+    """Tensor (total, ...) of `read(output)`, (n, ...), of the classifier's output for each batch.
 
     `batch_of(start, stop)` makes a batch of consecutive points. Running out of memory halves it,
     down to one point, whose error is raised.
@@ -148,26 +148,26 @@ def read_outputs(classifier, batch_of, total, read):
     with undisturbed(classifier.module, classifier.device):
         chunk = classifier.batch_size or default_chunk(batch_of(0, 1)[0].numel(), classifier)
         while done < total:
-            # As equal in size as can be: last bits of a matrix product can differ for small ones.
+            # No small last batch: last bits of a matrix product can differ there.
             left = total - done
-            size = -(-left // -(-left // chunk))
+            num_batches = -(-left // chunk)
+            size, part = -(-left // num_batches), None
             try:
                 part = read(classifier(batch_of(done, done + size)))
             except (RuntimeError, MemoryError):
-                # Libraries say in many words that memory has run out: another error comes again.
+                # Libraries report a lack of memory in many ways; any other error comes again.
                 if size == 1:
                     raise
+            if part is None:  # only here is the exception gone, which holds the batch's memory
+                torch.cuda.empty_cache()
                 chunk = size // 2
-            else:
-                if values is None:
-                    # A small tensor kept from every batch would keep its memory from being reused.
-                    values = part.new_empty((total, *part.shape[1:]))
-                values[done : done + size] = part
-                done += size
-                classifier.tick(size)
                 continue
-            # Freed here, after the exception and the frames it holds are gone.
-            torch.cuda.empty_cache()
+            if values is None:
+                # A small tensor kept from every batch would keep its memory from being reused.
+                values = part.new_empty((total, *part.shape[1:]))
+            values[done : done + size] = part
+            done += size
+            classifier.tick(size)
     return values
 
 
