@@ -1,8 +1,8 @@
 """A torch module, a scikit-learn classifier or a callable as one classifier of points."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from rc_utils.validation import check_count, require
 
 # Stands for the label of a point whose scores are not all finite.
 NON_FINITE = -(2**31)
-# Points with which a model is probed, and the shares of the spread of its scores by which they may
-# differ from call to call, and between batches of other sizes, which have other matrix kernels: of
-# the nine networks by some 1e-6.
-# Labels tell less than scores: a random one differs at a few points in a hundred. More than 25
-# points, since `torch.cdist` multiplies matrices from there on.
-NUM_PROBED, NUM_PROBED_LABELS, CALL_TOLERANCE, BATCH_TOLERANCE = 26, 240, 1e-5, 1e-4
+# Points at which a model is probed: more than 25, from where on `torch.cdist` multiplies matrices;
+# of labels more still, of which a random model changes only a few in a hundred.
+NUM_PROBED, NUM_PROBED_LABELS = 26, 240
+# Shares of the spread of its scores by which these may differ from call to call, and between batch
+# sizes, which have different matrix kernels: those of the nine networks differ by some 1e-6.
+CALL_TOLERANCE, BATCH_TOLERANCE = 1e-5, 1e-4
 ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
 ONE_SCORE = "the model returns one number per point, whose sign is to be its label"
 
@@ -32,7 +32,7 @@ class NonFiniteScores(ValueError):
     """The model's scores are NaN or infinite where a label is asked for."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Classifier:
     """A model made uniform: from a batch (n, *shape) to labels (n,) int64 or scores (n, C)."""
 
@@ -41,7 +41,7 @@ class Classifier:
     dtype: torch.dtype = torch.float32
     module: nn.Module | None = None  # whose modes are to be kept
     per_call_cost: bool = False  # whether batches should be large
-    tick: Callable = int  # called with the number of points that were evaluated
+    tick: Callable = int  # called with the number of points after each batch; int does nothing
     batch_size: int | None = None
     outputs: np.ndarray | None = None  # of the points with which it was probed
     layer_bytes: int = 1  # the most that an operation makes of one point
@@ -184,12 +184,12 @@ def default_chunk(num_features, classifier):
 
 
 def probed(classifier, points, batch_size=None):
-    """The classifier, after a look at whether it is a function of one point; else ValueError.
+    """The classifier, if its output for a point depends on that point alone; else ValueError.
 
-    `points` (n, *shape), repeated up to `NUM_PROBED`, are evaluated twice, in another order, while
-    its operations are watched, half a batch alone, and two points alone. Parameters and buffers are
-    compared, and set back where the model has changed them. A batch size of up to 64 is kept here,
-    for models that take no other.
+    Outputs at `points` (n, *shape), repeated up to `NUM_PROBED`, are compared with those of another
+    call, of the reverse order, of half a batch and of single points; on the way operations are
+    watched. Parameters and buffers that the model changes are set back. A batch size of up to 64 is
+    kept here, for models that take no other.
     """
     if batch_size is not None:
         batch_size = check_count("batch_size", batch_size, 1)
@@ -199,9 +199,9 @@ def probed(classifier, points, batch_size=None):
     points = points.detach().to(classifier.device, classifier.dtype)
 
     def outputs(order, size):
-        chosen, in_batches = points[order], dataclasses.replace(classifier, batch_size=size)
-        how = (lambda start, stop: chosen[start:stop], len(order), torch.Tensor.cpu)
-        return read_outputs(in_batches, *how).numpy()
+        sized = replace(classifier, batch_size=size)
+        batch_of = lambda start, stop: points[order[start:stop]]  # noqa: E731
+        return read_outputs(sized, batch_of, len(order), torch.Tensor.cpu).numpy()
 
     module, watch, others = classifier.module, Watch(size), []
     state = [] if module is None else [*module.parameters(), *module.buffers()]
@@ -212,8 +212,7 @@ def probed(classifier, points, batch_size=None):
         others.append(outputs(order.flip(0), size)[::-1])
     half = max(1, size // 2)
     for fewer, some in ((half, order[:half]), (1, order[:2])):
-        # A model that takes no smaller batch says so where it gets one.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # of a model that takes no smaller batch
             others.append(outputs(some, fewer))
     changed = False
     for tensor, old in zip(state, before, strict=True):
@@ -237,8 +236,8 @@ def probed(classifier, points, batch_size=None):
     require(not watch.rounds, f"{fault}; {ROUNDED}")
     if first.ndim == 2:
         _require_digits(points.cpu().numpy(), first, name)
-    found = {"outputs": first, "layer_bytes": max(1, watch.largest)}
-    return dataclasses.replace(classifier, batch_size=batch_size, **found)
+    layer_bytes = max(1, watch.largest)
+    return replace(classifier, batch_size=batch_size, outputs=first, layer_bytes=layer_bytes)
 
 
 class Watch(TorchDispatchMode):
