@@ -261,16 +261,16 @@ class Watch(TorchDispatchMode):
 
 
 def _require_digits(points, scores, name):
-    """Raise ValueError where all float32 scores (n, C) are rounded to 16 bits."""
+    """Raise ValueError if no float32 score (n, C) has more than float16's 11 binary digits."""
     finite = scores[np.isfinite(scores)]
-    # Half precision has 11 binary digits, bfloat16 8.
-    rounded = _are_whole(np.frexp(finite)[0] * 2**11) and scores.dtype == np.float32
-    # So may have whole numbers, a few steps, votes, and scores of points that have no more.
+    if scores.dtype != np.float32 or not _are_whole(np.frexp(finite)[0] * 2**11):
+        return
+    # Without rounding, votes, whole numbers, 128 steps or points of few digits have no more either.
+    are_votes = ((finite >= 0) & (finite <= 1)).all()
     steps = finite * 2.0 ** (7 - np.frexp(np.abs(finite).max(initial=0))[1])
-    votes = ((finite >= 0) & (finite <= 1)).all()
-    few = votes or any(map(_are_whole, (finite, steps, np.frexp(points)[0] * 2**11)))
+    exact = _are_whole(finite) or _are_whole(steps) or _are_whole(np.frexp(points)[0] * 2**11)
     fault = f"all scores of {name} are rounded to half precision or bfloat16, as by autocast inside"
-    require(few or not rounded, f"{fault}; {ROUNDED}")
+    require(are_votes or exact, f"{fault}; {ROUNDED}")
 
 
 def _are_whole(numbers):
@@ -278,11 +278,11 @@ def _are_whole(numbers):
 
 
 def _alike(one, other, share):
-    """Whether scores (n, C) differ by no more than a share of what the highest does by point."""
+    """Whether scores (n, C) differ by at most a share of the range of their maxima, (n,)."""
     if one.ndim == 1:
         return (one == other).all()
-    # Rounding does not count: 64 float32 roundings of a column's largest number, or of the largest
-    # score that wins, from which the label's lead is told no finer.
+    # Nor more than 64 float32 roundings of the largest number in the column or of the largest score
+    # that wins, whose lead over another score is not known more exactly than that.
     finite = np.where(np.isfinite(one), one, 0)
     largest = np.maximum(np.abs(finite).max(0), np.abs(finite.max(1)).max())
     most = share * np.ptp(finite.max(1)) + 64 * np.finfo(np.float32).eps * largest
@@ -291,7 +291,7 @@ def _alike(one, other, share):
 
 
 def classifier_inside(model, vertices, batch_size=None):
-    """(`as_classifier` of a model, probed; vertices (B, d + 1, *shape) as a tensor beside it)."""
+    """The model as a probed `Classifier`, and vertices (B, d + 1, *shape) on its device."""
     shape = tuple(as_points(vertices).shape)
     fits = len(shape) >= 3 and shape[1] >= 2
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
@@ -313,7 +313,7 @@ def probed_inside(classifier, corners, batch_size=None):
 
 
 def probed_enough(classifier, points_of, batch_size=None):
-    """`probed` at so many points as `points_of` makes, at more where each of them tells little."""
+    """`probed` at `points_of(NUM_PROBED)`; at more points if outputs are labels, votes or signs."""
     for number in (NUM_PROBED, NUM_PROBED_LABELS):
         found = probed(classifier, points_of(number), batch_size)
         several = found.outputs.size > len(found.outputs)
@@ -364,6 +364,7 @@ def are_probabilities(scores):
 
 def refuse_non_finite(labels):
     """Raise NonFiniteScores where labels (n,) are NON_FINITE."""
+    # Labels of a model that gives no scores are int64 and may be any number.
     bad = int((labels == NON_FINITE).sum()) if labels.dtype == torch.int32 else 0
     if bad:
         found = f"the model's scores are NaN or infinite at {bad} of {len(labels)} points"
@@ -376,18 +377,18 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
     Of a scikit-learn classifier they are positions in its `classes_`. Raises ValueError for points
     or scores that are not finite and for outputs of a wrong shape.
     """
-    names, points = getattr(points, "columns", None), as_points(points)
-    classifier = as_classifier(model, points, names)
+    rows = as_points(points)
+    require(len(rows), "there are no points")
+    classifier = as_classifier(model, rows, getattr(points, "columns", None))
 
     def batch_of(start, stop):
-        return gather(points, np.arange(start, stop), classifier.device, classifier.dtype)
+        return gather(rows, np.arange(start, stop), classifier.device, classifier.dtype)
 
     def first_of(number):
-        return batch_of(0, min(number, len(points)))
+        return batch_of(0, min(number, len(rows)))
 
-    require(len(points), "there are no points")
     classifier = require_sign(probed_enough(classifier, first_of, batch_size))
-    return read_labels(classifier, batch_of, len(points))
+    return read_labels(classifier, batch_of, len(rows))
 
 
 def read_labels(classifier, batch_of, total):
