@@ -34,7 +34,7 @@ def sample_vertices(
 
 
 class Draw:
-    """What `sample_vertices` draws, by its arguments, checked and with defaults filled in."""
+    """The arguments of `sample_vertices`, checked, with defaults; `blocks` draws by them."""
 
     def __init__(self, points, dim, num_samples, sampling, seed, direction_length):
         check_name("sampling", sampling, ("pairs", "random_direction", "noise"))
@@ -52,15 +52,14 @@ class Draw:
             direction_length = median_distance(self.points, self.seed)
         self.direction_length = direction_length
 
-    def blocks(self, device=None, dtype=torch.float32, labels=0):
-        """Vertices (n, dim + 1, *shape), BLOCK_BYTES at once with `labels` labels a simplex."""
-        n, dim, distinct = self.num_samples, self.dim, self.dim + 1
-        if self.sampling != "pairs":
-            distinct = 1
+    def blocks(self, device=None, dtype=torch.float32, num_labels=0):
+        """Yield vertices (n, dim + 1, *shape) of which n, with as many labels, fit BLOCK_BYTES."""
+        n, dim = self.num_samples, self.dim
+        distinct = dim + 1 if self.sampling == "pairs" else 1
         index = vertex_indices(len(self.points), num_samples=n, distinct=distinct, seed=self.seed)
         directions = np.random.default_rng([self.seed, 1])
         numbers = gather(self.points, index[:1, :1], dtype=dtype).numel()
-        simplex_bytes = dtype.itemsize * (dim + 1) * numbers + 4 * labels
+        simplex_bytes = dtype.itemsize * (dim + 1) * numbers + 4 * num_labels
         for part in np.array_split(index, min(n, -(-n * simplex_bytes // BLOCK_BYTES))):
             vertices = gather(self.points, part, device, dtype)
             if self.sampling != "pairs":
@@ -95,8 +94,7 @@ def draw_distinct(rng, num_points, num_samples, distinct):
     uniform = rng.random((num_samples, distinct))
     index = np.zeros((num_samples, 0), dtype=np.int64)
     for k in range(distinct):
-        left = num_points - k
-        rank = np.minimum((uniform[:, k] * left).astype(np.int64), left - 1)
+        rank = (uniform[:, k] * (num_points - k)).astype(np.int64)
         # The rank counts the points not yet drawn: step over those drawn, in increasing order.
         for taken in np.sort(index, axis=1).T:
             rank += rank >= taken
@@ -105,14 +103,14 @@ def draw_distinct(rng, num_points, num_samples, distinct):
 
 
 def as_points(points):
-    """A data frame as an array, all else as it is; ValueError for no dense array (N, *shape)."""
+    """The points, of a data frame as an array; ValueError unless they are dense, (N, *shape)."""
     if isinstance(points, pd.DataFrame):
         others = list(points.select_dtypes(exclude=["number", "bool", "boolean"]))
         require(not others, f"points have columns that are no numbers, {others}: leave them out")
-        numbers = points.to_numpy()
-        # As booleans beside numbers come, and columns that may miss a value.
-        is_mixed = numbers.dtype == object
-        points = points.to_numpy(np.float64, na_value=np.nan) if is_mixed else numbers
+        array = points.to_numpy()
+        if array.dtype == object:  # booleans beside numbers, or columns that may miss a value
+            array = points.to_numpy(np.float64, na_value=np.nan)
+        points = array
     # Lists, sparse matrices and datasets are no arrays.
     is_array = hasattr(points, "__array__") and len(points.shape) > 1
     is_dense = getattr(points, "layout", torch.strided) is torch.strided
