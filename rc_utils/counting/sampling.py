@@ -53,7 +53,7 @@ class Draw:
         self.direction_length = direction_length
 
     def blocks(self, device=None, dtype=torch.float32, num_labels=0):
-        """Yield vertices (n, dim + 1, *shape) of which n, with as many labels, fit BLOCK_BYTES."""
+        """Yield vertices (n, dim + 1, *shape), as fit BLOCK_BYTES with `num_labels` labels each."""
         n, dim = self.num_samples, self.dim
         distinct = dim + 1 if self.sampling == "pairs" else 1
         index = vertex_indices(len(self.points), num_samples=n, distinct=distinct, seed=self.seed)

@@ -13,17 +13,17 @@ from rc_utils.counting.lattice import make_lattice
 COARSE_INTERVALS = 24
 # Finest interval: this many to an interval of the grid with the same resolution.
 FINEST_PER_GRID_INTERVAL = 32
-# Times the greatest bend that its neighbourhood shows by which a score may leave its interpolation:
-# of 2 to 5 on trained networks, the smallest beyond which no further wrong count was repaired.
+# A score may leave its interpolation by so many times the greater bend at an interval's ends: of 2
+# to 5 on trained networks, the smallest beyond which no further wrong count was repaired.
 BEND_FACTOR = 5.0
 # A change of label is simple where the two scores' difference changes by more than so many bends.
 MONOTONE_FACTOR = 2.0
 PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
-BLOCK_SEGMENTS = 20  # segments of a table that are looked at together
+BLOCK_SEGMENTS = 20  # segments of a table that are evaluated together
 
 
 class Samples(NamedTuple):
-    """Where segments were looked at, ordered by segment, then position."""
+    """Points at which segments were evaluated, ordered by segment, then position."""
 
     segment: np.ndarray  # (M,) int64
     position: np.ndarray  # (M,) int64, in units of the finest interval
@@ -65,8 +65,8 @@ def segment_table(model, vertices, *, batch_size=None, progress=False):
     foreign_share, the share of regions with neither end's label; evaluations, of the model. Raises
     ValueError as `region_count`, for a model that returns labels too.
     """
-    lattice, (classifier, corners) = make_lattice(1), classifier_inside(model, vertices, batch_size)
-    tables, blocks = [], corners.split(BLOCK_SEGMENTS)
+    classifier, corners = classifier_inside(model, vertices, batch_size)
+    lattice, tables, blocks = make_lattice(1), [], corners.split(BLOCK_SEGMENTS)
     for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
         samples = sample_adaptively(classifier, part, lattice)
         first = begins(samples)
@@ -115,9 +115,9 @@ def hiding_places(samples):
         for reached, t in zip(reaches, PLACES, strict=True):
             bend = (1 - t) * k0 + t * k1 - BEND_FACTOR * sharpest
             reached &= (1 - t) * d0 + t * d1 - t * (1 - t) * half_square * bend > 0
-    # `label` is that of the right end now.
-    change, most = np.abs(d1 - d0), MONOTONE_FACTOR * sharpest * half_square
-    twice = (labels[left] != label) & (change < most)[rows, labels[left]]
+    # The loop has left d0, d1 and sharpest as they are for the label of the right end.
+    may_turn = np.abs(d1 - d0) < MONOTONE_FACTOR * sharpest * half_square
+    twice = (labels[left] != labels[left + 1]) & may_turn[rows, labels[left]]
     return left[twice | reaches.any((0, 2))]
 
 
@@ -127,13 +127,12 @@ def _relative(values, label):
 
 
 def second_derivatives(samples):
-    """(M, C) second derivatives of the scores at each point; at an end, its neighbour's."""
+    """(M, C) second derivatives of the scores, at an end its neighbour's: 3 points or more."""
     same = np.diff(samples.segment) == 0
     gap = np.where(same, np.diff(samples.position), 1)[:, None].astype(np.float64)
     slope = np.diff(samples.scores, axis=0) / gap
     bends = np.zeros_like(samples.scores)
     bends[1:-1] = 2 * np.diff(slope, axis=0) / (gap[1:] + gap[:-1])
     first, last = np.flatnonzero(np.append(True, ~same)), np.flatnonzero(np.append(~same, True))
-    bends[first] = bends[np.minimum(first + 1, last)]
-    bends[last] = bends[np.maximum(last - 1, first)]
+    bends[first], bends[last] = bends[first + 1], bends[last - 1]
     return bends
