@@ -17,8 +17,7 @@ Labels = TypeVar("Labels", np.ndarray, torch.Tensor)
 ADJACENCIES = ("face", "full", "simplex")  # of labels
 DEFAULT_RESOLUTION = {1: 200, 2: 30, 3: 16, 4: 12, 5: 10}  # 1 and 2: v1 Table 2
 MAX_POINTS = 5_000_000
-# Pairs of neighbours that are compared at once.
-BLOCK = 1 << 22
+BLOCK = 1 << 22  # pairs of neighbours that are compared at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,19 +76,20 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
     low, high = alpha_range
     extended = dim > 1 and (low, high) != (0, 1)
     require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")
-    number = math.comb(resolution - 1 + dim, dim)
-    few = number <= MAX_POINTS
-    require(few, f"dim={dim}: a lattice of {number:,} points is too large: lower the resolution")
+    steps = resolution - 1
+    number = math.comb(steps + dim, dim)
+    fault = f"dim={dim}: a lattice of {number:,} points is too large: lower the resolution"
+    require(number <= MAX_POINTS, fault)
     fault = f"dim={dim}: adjacency 'linear' takes too much memory beyond seven dimensions"
     require(adjacency != "linear" or dim <= 7, f"{fault}, use 'simplex' or 'face'")
-    steps = resolution - 1
     # Of all ways to put `dim` bars among `steps` stars, the stars between one bar and the next.
     bars = itertools.chain.from_iterable(itertools.combinations(range(steps + dim), dim))
     indices = np.diff(np.fromiter(bars, np.int64).reshape(-1, dim), axis=1, prepend=-1) - 1
-    coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
     if dim == 1:
         alpha = low + (high - low) * indices / steps
         coordinates = np.hstack([1 - alpha, alpha])
+    else:
+        coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
     grid_shape = (resolution,) * dim
     edges = neighbour_pairs(indices, grid_shape, adjacency)
     return Lattice(dim, resolution, adjacency, coordinates, indices, grid_shape, edges)
@@ -99,14 +99,15 @@ def neighbour_pairs(indices, grid_shape, adjacency):
     """Neighbours (E, 2) int32 among grid positions (P, d) in lexicographic order, later first."""
     keys = np.ravel_multi_index(tuple(indices.T), grid_shape)
     axes = np.eye(len(grid_shape), dtype=np.int64)
+    # Of the two opposite steps between neighbours, the one to the earlier point.
     offsets = list(-axes)
     if adjacency == "full":
         zero = (0,) * len(axes)
         offsets = [o for o in itertools.product((-1, 0, 1), repeat=len(axes)) if o < zero]
     elif adjacency != "face":
         # One unit moved between two axes; the steps along one axis move it to or from k_0.
-        offsets += [axes[j] - axes[i] for i, j in itertools.combinations(range(len(axes)), 2)]
-    pairs = [np.zeros((0, 2), dtype=np.int64)]
+        offsets += [other - axis for axis, other in itertools.combinations(axes, 2)]
+    pairs = []
     for offset in offsets:
         moved = indices + np.array(offset)
         inside = np.flatnonzero(((moved >= 0) & (moved < grid_shape)).all(axis=1))
