@@ -117,7 +117,7 @@ def lattice_elements(lattice):
     """Elements (E, d + 1) of Kuhn's triangulation, each a path of d steps, in any order."""
     # They move one unit from corner 0 to 1, from 2 to 0, from 3 to 2 and so on.
     steps = np.eye(lattice.dim, k=-1, dtype=np.int64) - np.eye(lattice.dim, dtype=np.int64)
-    steps[:2, 0] = [1, 0][: lattice.dim]
+    steps[0, 0], steps[1:2, 0] = 1, 0
     keys = np.ravel_multi_index(tuple(lattice.indices.T), lattice.grid_shape)
     found = []
     for order in itertools.permutations(steps):
@@ -147,19 +147,19 @@ def in_doubt(mesh, judged):
 
 
 def doubtful_faces(mesh, faces, judged):
-    """Which of the faces `judged` (F,) are in doubt; `faces` (F, n) are a mesh of their own.
+    """Which faces (F, n) of a mesh are in doubt, (F,) bool, of those that are `judged` (F,).
 
-    With epsilon = BEND_FACTOR / 8 times the jump of a face (`jumps_of`), a label is possible that
-    comes within epsilon of the highest at a corner or in the middle of an edge, triangle... of it.
-    One possible label leaves no doubt. With k of 2..n labels their scores should meet at an angle:
-    the smallest but one of the k singular values of their matrix, its means over corners and over
-    labels taken off, should be epsilon at least. More labels are in doubt.
+    Let epsilon be BEND_FACTOR / 8 times the jump of a face (`jumps_of`). A label is possible whose
+    score is within epsilon of the highest at a corner or in the middle of an edge, triangle... of
+    the face. One possible label leaves no doubt, more than n do. With k of 2..n their scores should
+    meet at an angle: of the matrix of scores at the corners, less its means over labels and over
+    corners, the second smallest of the k singular values should be at least epsilon.
     """
-    size, judged = faces.shape[1], np.flatnonzero(judged)
-    doubtful = np.zeros(len(faces), dtype=bool)
+    judged = np.flatnonzero(judged)
+    size, doubtful = faces.shape[1], np.zeros(len(faces), dtype=bool)
     margins = BEND_FACTOR / 8 * jumps_of(mesh, faces, judged)
-    some = np.array([s for s in itertools.product([0, 1], repeat=size) if any(s)])
-    places = some / some.sum(1, keepdims=True)
+    subsets = np.array([s for s in itertools.product([0, 1], repeat=size) if any(s)])
+    places = subsets / subsets.sum(1, keepdims=True)  # corners, middles of edges and so on
     step = max(1, BLOCK // (mesh.scores.shape[1] * len(places)))
     for part in np.split(judged, range(step, len(judged), step)):
         corners, margin = mesh.scores[faces[part]], margins[part]
@@ -169,12 +169,13 @@ def doubtful_faces(mesh, faces, judged):
         number = possible.sum(1)
         doubtful[part[number > size]] = True
         for k in range(2, size + 1):
-            row, label = possible[number == k].nonzero()
-            chosen = corners[number == k][row, :, label].reshape(-1, k, size)
-            centred = chosen - chosen.mean(1, keepdims=True)
-            centred -= centred.mean(2, keepdims=True)
-            slope = np.linalg.svd(centred, compute_uv=False)[:, k - 2]
-            doubtful[part[number == k][slope < margin[number == k]]] = True
+            has_k = number == k
+            face, label = possible[has_k].nonzero()
+            matrix = corners[has_k][face, :, label].reshape(-1, k, size)
+            matrix = matrix - matrix.mean(1, keepdims=True)
+            matrix -= matrix.mean(2, keepdims=True)
+            angle = np.linalg.svd(matrix, compute_uv=False)[:, k - 2]
+            doubtful[part[has_k][angle < margin[has_k]]] = True
     return doubtful
 
 
@@ -182,14 +183,15 @@ def _leave_out_twins(possible, corners):
     """Of `possible` labels (F, C) with equal scores at all corners (F, n, C), keep the first."""
     # The others win nowhere, and no refinement would part them: a last layer of zeros has them.
     face, label = (possible & (possible.sum(1, keepdims=True) > 1)).nonzero()
+    order = np.lexsort((label, *corners[face, :, label].T, face))
+    face, label = face[order], label[order]
     at = corners[face, :, label]
-    order = np.lexsort((label, *at.T, face))
-    twin = (at[order][1:] == at[order][:-1]).all(1) & (face[order][1:] == face[order][:-1])
-    possible[face[order][1:][twin], label[order][1:][twin]] = False
+    twin = (at[1:] == at[:-1]).all(1) & (face[1:] == face[:-1])
+    possible[face[1:][twin], label[1:][twin]] = False
 
 
 def jumps_of(mesh, faces, judged):
-    """(F,) the greatest jump of any score beyond a face's neighbours, for faces number `judged`.
+    """(F,) the greatest jump of any score between a face and its neighbours, for faces `judged`.
 
     A score is extended linearly from one of two neighbours to the far corner of the other, where it
     is off by r. With l the weight there of the one's own far corner, the same seen from the other
@@ -198,13 +200,14 @@ def jumps_of(mesh, faces, judged):
     size, is_corner = faces.shape[1], np.zeros(len(mesh.points), dtype=bool)
     is_corner[faces[judged]] = True
     beside = np.flatnonzero(is_corner[faces.T].sum(0, dtype=np.int8) >= size - 1)
+    # Neighbours share a side: the key of the side across from each corner is found twice.
     keys = mesh.keys[faces[beside]]
     across = keys.sum(1, keepdims=True) - keys
     near = np.flatnonzero(np.isin(across, across[np.isin(beside, judged)]))
     across = across.ravel()
     near = near[np.argsort(across[near], kind="stable")]
-    twins = np.flatnonzero(across[near[1:]] == across[near[:-1]])
-    (one, two), (corner, far) = np.divmod([near[twins], near[twins + 1]], size)
+    shared = np.flatnonzero(across[near[1:]] == across[near[:-1]])
+    (one, two), (corner, far) = np.divmod([near[shared], near[shared + 1]], size)
     one, two = beside[one], beside[two]
     beyond = faces[two, far]
     # Weights of the corners of `one` that give the point beyond, of the plane they span.
@@ -242,7 +245,7 @@ def count_pieces(scores, elements, owner, number):
     # (element, label, node) of every node in an element.
     element, node = np.repeat(np.arange(len(elements)), size), elements.ravel()
     entries = [np.stack([element, labels[node], node])]
-    for corners in (2, 3)[: size - 1] if size <= 4 else (2,):
+    for corners in (2, 3) if size in (3, 4) else (2,):
         faces, faces_of_each = faces_of(elements, corners)
         face, label = labels_inside(scores, labels, faces)
         owners.append(owner[faces[face, 0]])
@@ -292,7 +295,7 @@ def labels_inside(scores, labels, faces):
             if faces.shape[1] == 2:
                 wins &= _wins_on_edge(lead)
             else:
-                wins[wins] = [_wins_in_triangle(own) for own in lead[wins]]
+                wins[wins] = list(map(_wins_in_triangle, lead[wins]))  # the others need no look
             found.append(np.stack([part[row], at], axis=1)[wins])
     return np.concatenate(found).T
 
