@@ -6,8 +6,6 @@ leave a network nearly as it is: they are averaged and count as one. Networks sh
 their rows are not independent, so intervals count settings, the *units* of an estimate.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
@@ -317,7 +315,7 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
         decays = runs["weight_decay"]
         if not (decays > NEGLIGIBLE_DECAY).any():
             dropped.append("weight_decay")
-        # One value, or a setting that lacks one of them would be at a level of its own.
+        # One value, or a setting that lacks one of them would be a level of its own in a formula.
         negligible = decays <= NEGLIGIBLE_DECAY
         runs = runs.assign(weight_decay=decays.mask(negligible, decays[negligible].max()))
     runs = runs.reset_index(drop=True)

@@ -37,7 +37,8 @@ from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import slices_of
 from rc_utils.validation import check_name, require
 
-COUNTED_SEGMENTS, INTRA_SEGMENTS, OWN = 1000, 500, 1
+COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500
+OWN = 1  # the seed of other segments than `region_count` draws
 # Points at equal distances on a segment, with its ends; odd, so that the midpoint is one of them.
 SEGMENT_POINTS = 11
 # u of the mixtures on either half of a segment.
@@ -66,7 +67,7 @@ def distance_from_init(network, initial):
     pairs = zip(network.parameters(), initial.parameters(), strict=True)
     moved = [(w - w0.to(w.device)).detach() for w, w0 in pairs if w.dim() >= 2]
     squares = [step.double().square().sum() for step in moved]
-    return math.sqrt(float(torch.stack(squares).sum())) if squares else 0.0
+    return math.sqrt(float(torch.stack(squares).sum()))
 
 
 @torch.no_grad()
@@ -96,11 +97,10 @@ def log_path_norm(network, x):
     squared = copy.deepcopy(network).eval().double()
     for norm in squared.modules():
         name, is_batch_norm = type(norm).__name__, isinstance(norm, _BatchNorm)
-        affine = (
-            norm.running_var is not None if is_batch_norm else not re.search(r"Norm\w?d?$", name)
-        )
-        require(affine, f"{name} is no affine map here, as a batch norm with running statistics is")
-        if is_batch_norm:
+        affine = is_batch_norm and norm.running_var is not None
+        known = affine or not (is_batch_norm or re.search(r"Norm\w?d?$", name))
+        require(known, f"{name} is no affine map here, as a batch norm with running statistics is")
+        if affine:
             scale = (norm.running_var + norm.eps).rsqrt()
             scale = scale if norm.weight is None else scale * norm.weight
             shift = -norm.running_mean * scale + (0 if norm.bias is None else norm.bias)
@@ -130,10 +130,10 @@ def check_weights(network):
 def sharpness(network, x, y, tolerance=0.05):
     """Largest eigenvalue of the Hessian of the mean cross-entropy on (x, y), in what is trained.
 
-    In evaluation mode. Lanczos iterations with Hessian-vector products from a fixed start;
-    `tolerance` bounds the relative distance to some eigenvalue, now and then one a quarter below
-    the largest. All images are in one graph: a few hundred are meant. 0 where the start meets no
-    curvature, as on images that a network has separated for good.
+    In evaluation mode, by Lanczos iterations with Hessian-vector products from a fixed start. The
+    relative distance to an eigenvalue is at most `tolerance`; now and then that is not the largest
+    but one a quarter below it. All images share one graph: use a few hundred. 0 where the start
+    meets no curvature, as on images that a network has separated for good.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -213,9 +213,9 @@ def _logits(output):
     return logits
 
 
-def _margins(logits, y):
+def _margins(output, y):
     """f(x)_y - max_{i != y} f(x)_i of every image, (N,)."""
-    logits, target = _logits(logits), y[:, None]
+    logits, target = _logits(output), y[:, None]
     return logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
 
 
@@ -313,7 +313,7 @@ def boundary_thickness(network, x, seed=0):
 
 
 def _intra_pairs(y):
-    """Indices (n, 2), n <= INTRA_SEGMENTS, of pairs of one label: few counted segments are such."""
+    """Indices (n, 2), n <= INTRA_SEGMENTS, of pairs of one label, rare among counted segments."""
     labels = y.cpu().numpy()
     rng = np.random.default_rng(0)
     order = rng.permutation(len(labels))
@@ -340,7 +340,7 @@ def _scores_along(network, x, pairs):
 
 
 class UnitInputs(TorchFunctionMode):
-    """Inside the block `visit` makes the output of every activation of its input; None keeps it."""
+    """Inside the block activations return `visit(input)`, or their own output where it is None."""
 
     def __init__(self, visit):
         super().__init__()
@@ -451,12 +451,12 @@ def _of_curve(score, classes="all", seed=0):
     return _of_images(lambda network, x, y: score(mixup_curve(network, x, y, classes, seed)))
 
 
-# Name -> a number, or a list of numbers, of (network, the same network at its start, data).
+# Name -> function of (network, the same network at its start, data) to a number or list of numbers.
 #
 # Those that end in `_own` draw their own segments, for the second round of the book's studies.
-# Three of the first are withdrawn, whose values stay in records: `boundary_thickness` counted
-# places where a third class wins, `pal_score_*` took means of the curve for areas below the
-# cumulated one, `jacobian_norm` was taken at training images.
+# Records also hold three measures of the first round that were withdrawn: `boundary_thickness`
+# counted places where a third class wins, `pal_score_*` took means of the curve for areas below
+# the cumulated one, `jacobian_norm` was taken at training images.
 MEASURES = {
     "distance_from_init": lambda network, initial, data: distance_from_init(network, initial),
     "margin": _of_images(output_margin),

@@ -33,7 +33,7 @@ def evaluation_mode(module):
     modes = [(part, getattr(part, "training", False)) for part in module.modules()]
     module.eval()
     try:
-        yield module
+        yield
     finally:
         module.train(modes[0][1])  # a change of mode may do more than set a flag
         for part, mode in modes:
@@ -42,7 +42,7 @@ def evaluation_mode(module):
 
 @contextlib.contextmanager
 def full_precision():
-    """No TF32 in the process inside the block; torch's switches of it read as before afterwards."""
+    """No TF32 in this process inside the block; afterwards all switches of it are as before."""
     cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
     operations = [torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn]
     operations += [mkldnn.matmul, mkldnn.conv, mkldnn.rnn]
