@@ -58,13 +58,12 @@ class Mesh:
 
     def cut(self, chosen):
         """Cut the chosen elements (E,), others until the mesh conforms; returns which are new."""
-        known, new = len(self.points), np.zeros(len(self.elements), dtype=bool)
-        is_end = np.zeros(known, dtype=bool)  # of an edge that is cut
+        known, new, ends = len(self.points), np.zeros(len(self.elements), dtype=bool), []
         while chosen.any():
             new = np.append(new[~chosen], np.ones(2 * chosen.sum(), dtype=bool))
-            ends = self._bisect(chosen, known)
-            is_end = np.append(is_end, np.zeros(len(self.points) - len(is_end), dtype=bool))
-            is_end[ends] = True
+            ends.append(self._bisect(chosen, known).ravel())
+            is_end = np.zeros(len(self.points), dtype=bool)  # of an edge that is cut
+            is_end[np.concatenate(ends)] = True
             near = np.flatnonzero(is_end[self.elements.T].sum(0, dtype=np.int8) > 1)
             pairs = itertools.combinations(self.keys[self.elements[near]].T, 2)
             sums = [one + other for one, other in pairs]
