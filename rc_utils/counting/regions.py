@@ -93,7 +93,7 @@ def region_count(
     Args:
         model: torch module, scikit-learn classifier, or callable from a batch to scores or labels
             (`as_classifier`). A module is evaluated in evaluation mode, without gradients, without
-            TF32, and left as it was; in one thread at a time, since all share modes and switches.
+            TF32, and left as it was. Count in one thread: threads share its mode and TF32's switch.
         points: data `(N, *shape)`: NumPy array, torch tensor, image tensor, data frame.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, then 8.
@@ -103,32 +103,32 @@ def region_count(
         sampling, direction_length, seed: "pairs", "random_direction" or "noise"
             (`sample_vertices`); the same simplices for every model and device.
         adjacency: what a region is in two dimensions and more. None takes "linear" in up to five,
-            then "simplex": "linear" takes 2 GB in seven dimensions and is refused beyond.
-            "linear": the pieces of the scores, interpolated linearly between lattice points. Errs
-            where a region or a gap is narrower than the spacing. Of labels alone, as "simplex".
-            "simplex", "face", "full": points of one label that are neighbours (`make_lattice`).
-            They break sharp tips into single points, "face" most; "full" joins what only touches.
-        strategy: "grid", every lattice point is evaluated; "adaptive", more points where a region
-            could hide: on segments from a coarse lattice down to 1/32 of the grid's interval; else,
-            with adjacency "linear", from the lattice on, down to 1/512 of its interval on planes,
-            1/8 in three dimensions and 1/2 beyond. That needs scores that bend gradually, such as
-            logits: probabilities that are flat at 0 and 1 hide regions.
-        coarse: intervals that an adaptive segment is first cut into, a unit of alpha; None takes
-            24. 8 halve the evaluations and on rough networks err as often as a grid of 200 points.
+            "simplex" beyond.
+            "linear": pieces where one label is highest, by linear interpolation between lattice
+            points. Misses regions and gaps narrower than their spacing. Takes 2 GB in seven
+            dimensions and is refused beyond. For a model that returns labels it is "simplex".
+            "simplex", "face", "full": neighbouring points of equal label (`make_lattice`). Sharp
+            tips break into single points, most with "face"; "full" joins regions that only touch.
+        strategy: "grid" evaluates the lattice points, "adaptive" more points where a region could
+            hide. On segments it starts coarse and goes down to 1/32 of the grid's interval. Beyond,
+            adjacency is "linear"; it starts at the lattice and goes down to 1/512 of its interval
+            on triangles, 1/8 in three dimensions and 1/2 in more. Scores should bend gradually, as
+            logits do: probabilities that are flat at 0 and 1 hide regions.
+        coarse: intervals for each unit of alpha that an adaptive segment is first cut into; None
+            takes 24. 8 take half the evaluations, and err on rough networks as often as a grid.
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
         progress: show a bar over the points on stderr, with the time left.
 
-    The model is probed first, by some ninety evaluations, or a thousand of one with labels or one
-    score, that `num_evaluations` leaves out: one that is random, depends on its batch, changes
-    itself or computes in half precision is refused with the reason, as is one score a point that
-    looks like a probability (`probed`).
+    The model is probed first, by some ninety evaluations, or a thousand if it returns labels or one
+    score; `num_evaluations` leaves them out. It is refused with the reason if it is random, depends
+    on its batch, changes itself, rounds to 16 bits or returns one probability (`probed`).
 
     The points do not depend on the batch size. A network's scores can, in their last bits; a label
     does only where two scores are equal to seven digits.
 
     Raises ValueError for an invalid setting, too few points, points that are not finite, scores
-    that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind; what
-    the model raises, where memory runs out too.
+    that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind; and
+    what the model raises, also if memory runs out.
     """
     lattice = make_lattice(dim, resolution, alpha_range=alpha_range, adjacency=adjacency)
     check_name("strategy", strategy, STRATEGIES)
@@ -165,7 +165,8 @@ def region_count(
         "direction_length": draw.direction_length, "adjacency": lattice.adjacency,
         "strategy": strategy, "coarse": coarse,
     }  # fmt: skip
-    counts, is_one_score = np.concatenate(found), classifier.outputs.shape[1:] == (1,)
+    counts = np.concatenate(found)
+    is_one_score = classifier.outputs.shape[1:] == (1,)
     require(counts.max() > 1 or not is_one_score, f"{ONE_SCORE}: it never changes")
     return RegionCount(counts, sum(evaluations), settings)
 
@@ -201,8 +202,8 @@ def label_grid(model, vertices, *, resolution=None, adjacency=None, batch_size=N
     """LabelGrid of given simplices: the labels that `region_count` counts on a grid.
 
     `vertices` are `(B, d + 1, *shape)`, as `sample_vertices` returns them; the others are as in
-    `region_count`. Negative labels: all become their ranks. Of a scikit-learn classifier they are
-    positions in its `classes_`. Raises ValueError as `region_count`.
+    `region_count`. Labels are replaced by their ranks if one is negative; those of a scikit-learn
+    classifier are positions in its `classes_`. Raises ValueError as `region_count`.
     """
     classifier, corners = classifier_inside(model, vertices, batch_size)
     lattice = make_lattice(corners.shape[1] - 1, resolution, adjacency=adjacency)
