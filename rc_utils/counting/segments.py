@@ -104,10 +104,8 @@ def hiding_places(samples):
     """
     left = np.flatnonzero(np.diff(samples.segment) == 0)
     scores, labels, bends = samples.scores, samples.labels, second_derivatives(samples)
-    rows = np.arange(len(left))
     half_square = ((samples.position[left + 1] - samples.position[left])[:, None] ** 2) / 2
     reaches = np.ones((len(PLACES), len(left), scores.shape[1]), dtype=bool)
-    reaches[:, rows, labels[left]] = reaches[:, rows, labels[left + 1]] = False
     for label in (labels[left], labels[left + 1]):
         d0, d1 = _relative(scores[left], label), _relative(scores[left + 1], label)
         k0, k1 = _relative(bends[left], label), _relative(bends[left + 1], label)
@@ -115,9 +113,9 @@ def hiding_places(samples):
         for reached, t in zip(reaches, PLACES, strict=True):
             bend = (1 - t) * k0 + t * k1 - BEND_FACTOR * sharpest
             reached &= (1 - t) * d0 + t * d1 - t * (1 - t) * half_square * bend > 0
-    # The loop has left d0, d1 and sharpest as they are for the label of the right end.
+    # The loop has left `label` and what follows from it as they are for the right end.
     may_turn = np.abs(d1 - d0) < MONOTONE_FACTOR * sharpest * half_square
-    twice = (labels[left] != labels[left + 1]) & may_turn[rows, labels[left]]
+    twice = (labels[left] != label) & may_turn[np.arange(len(left)), labels[left]]
     return left[twice | reaches.any((0, 2))]
 
 
