@@ -58,12 +58,12 @@ class Draw:
         distinct = dim + 1 if self.sampling == "pairs" else 1
         index = vertex_indices(len(self.points), num_samples=n, distinct=distinct, seed=self.seed)
         directions = np.random.default_rng([self.seed, 1])
-        numbers = gather(self.points, index[:1, :1], dtype=dtype).numel()
-        simplex_bytes = dtype.itemsize * (dim + 1) * numbers + 4 * num_labels
+        point_size = int(np.prod(self.points.shape[1:]))
+        simplex_bytes = dtype.itemsize * (dim + 1) * point_size + 4 * num_labels
         for part in np.array_split(index, min(n, -(-n * simplex_bytes // BLOCK_BYTES))):
             vertices = gather(self.points, part, device, dtype)
             if self.sampling != "pairs":
-                step = directions.standard_normal((len(part), dim, numbers))
+                step = directions.standard_normal((len(part), dim, point_size))
                 if self.sampling == "random_direction":
                     step /= np.linalg.norm(step, axis=2, keepdims=True)
                 step = torch.from_numpy(self.direction_length * step).to(vertices)
