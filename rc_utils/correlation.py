@@ -171,7 +171,7 @@ def partial_correlation(
     or a single number, with which any two columns correlate at 1 or -1. Raises ValueError for rows
     without a value, no intercept, and as `correlate`.
     """
-    model, _ = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0))
+    model, _ = _least_squares(f"_one ~ {formula}", rows.assign(_one=1.0))  # for its design alone
     design = model.exog
     require(model.k_constant, f"{formula!r} has no intercept, which a correlation needs")
     left, rank = [], int(np.linalg.matrix_rank(design))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas
+import pandas as pd
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -112,7 +112,7 @@ def as_classifier(model, points, names=None):
     def adapted(batch):
         batch = batch.flatten(1) if predicts else batch
         if columns is not None:
-            return call(pandas.DataFrame(batch.cpu().numpy(), columns=columns))
+            return call(pd.DataFrame(batch.cpu().numpy(), columns=columns))
         return call(batch.numpy() if takes_arrays else batch)
 
     return Classifier(adapted, device, precision_of(points), per_call_cost=predicts)
@@ -128,7 +128,7 @@ def _predict_of(model):
         return model.predict
     several = np.ndim(model.classes_[0]) > 0
     require(not several, "the classifier predicts several labels for a point: count one of them")
-    classes = pandas.Index(np.asarray(model.classes_))
+    classes = pd.Index(np.asarray(model.classes_))
 
     def predict(rows):
         positions = classes.get_indexer(np.ravel(model.predict(rows)))

@@ -218,7 +218,7 @@ def jumps_of(mesh, faces, judged):
     weights = np.hstack([1 - weights.sum(1, keepdims=True), weights])
     rest = mesh.scores[beyond] - np.einsum("ek,ekc->ec", weights, mesh.scores[faces[one]])
     own = np.abs(weights[np.arange(len(one)), corner])
-    jump = np.abs(rest).max(1, initial=0) * np.maximum(1, 1 / own)
+    jump = np.abs(rest).max(1) * np.maximum(1, 1 / own)
     jumps = np.zeros(len(faces))
     np.maximum.at(jumps, one, jump)
     np.maximum.at(jumps, two, jump)
