@@ -40,11 +40,11 @@ class Classifier:
     device: torch.device
     dtype: torch.dtype = torch.float32
     module: nn.Module | None = None  # whose modes are to be kept
-    per_call_cost: bool = False  # whether batches should be large
+    per_call_cost: bool = False  # a call costs much whatever its size: batches should be large
     tick: Callable = int  # called with the number of points after each batch; int does nothing
     batch_size: int | None = None
     outputs: np.ndarray | None = None  # of the points with which it was probed
-    layer_bytes: int = 1  # the most that an operation makes of one point
+    layer_bytes: int = 1  # of the largest output of an operation, for one point
 
     def __call__(self, batch):
         """Labels or scores of a batch, as `as_classifier` says; ValueError for another output."""
@@ -72,9 +72,8 @@ def as_classifier(model, points, names=None):
       tensors on their device. Both get the precision of `points`: float64 where they are (or are
       integers of 32 bits or more), else float32.
 
-    What comes back is read as follows: (n, C) with C >= 2 - scores, the label is the argmax; (n,)
-    or (n, 1) of floats - one score, the label is whether it is positive; of integers or booleans -
-    labels. A score of -inf is that of a class that is switched off.
+    Outputs (n, C) with C >= 2 are scores, whose argmax is the label; -inf switches a class off.
+    Outputs (n,) or (n, 1) are labels if integers or booleans, else one score, positive for label 1.
 
     An estimator fitted on a data frame gets one: its columns have `names`, by default its own.
     Raises TypeError for another kind of model, ValueError for a module whose weights are not there.
@@ -392,7 +391,7 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
 
 
 def read_labels(classifier, batch_of, total):
-    """Labels (total,) of the points of `read_outputs`, a NumPy array; NonFiniteScores for none."""
+    """Labels (total,) of points as `read_outputs` takes them, a NumPy array; or NonFiniteScores."""
     labels = read_outputs(classifier, batch_of, total, labels_of)
     refuse_non_finite(labels)
     return labels.cpu().numpy()
