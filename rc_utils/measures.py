@@ -6,11 +6,11 @@ Measures along segments take a `seed`: 0 draws the first segments that `region_c
 seed 0, so that measure and count see the same; OWN draws others, so that their agreement is not
 shared sampling noise. The pairs of "intra" are the same for every seed.
 
-Measures of activations look at the sign of what goes into each ReLU or other activation with its
-bend at 0, module or function: a unit. For smooth activations (swish, GELU, ...) the sign is taken
-as well, although nothing is linear there. Corners of max-pooling, of maxima along an axis, of
-`where` and sorted values, sigmoid gates, scripted and exported parts, and a ReLU in other words,
-such as z * (z > 0), do not count.
+Measures of activations look at the sign of each unit: a number that goes into a ReLU or another
+activation that bends at 0, module or function. It is taken for smooth activations (swish, GELU,
+...) as well, although nothing is linear there. Not counted are corners of max-pooling, of maxima
+along an axis, of `where` and sorted values, sigmoid gates, scripted and exported parts, and a ReLU
+written otherwise, such as z * (z > 0).
 """
 
 import copy
@@ -179,7 +179,7 @@ def margin_over_gradient(network, x, y):
 
     To first order the distance of an image from the nearest decision boundary, in units of
     standardised images (Elsayed et al. 2018, Large margin deep networks for classification, Sec.
-    3); negative where the label is wrong. The median, of two in the middle the lower, since the
+    3); negative where the label is wrong. The median, the lower of two in the middle, since the
     quotient has no bound where a network is flat.
     """
     margins, norms = _margins_and_gradients(network, x, y)
@@ -274,9 +274,9 @@ def gi_score(curve):
 def pal_score(curve):
     """Pal-score of a `mixup_curve`: int_0.4^1 F(u) du / int_0^0.1 F(u) du, F(u) = int_0^u A(v) dv.
 
-    84 for a perfect curve. Areas below the cumulated curve of the strongest 60 % and the weakest 10
-    % of the perturbations, as the Palma ratio has it (Schiff et al. 2021, Sec. 3 and Fig. 1), A
-    linear between its six points; 0 where no mixture near an image gets its label.
+    84 for a perfect curve. As in the Palma ratio, the area below the cumulated curve of the 60 %
+    strongest perturbations over that of the 10 % weakest (Schiff et al. 2021, Sec. 3 and Fig. 1).
+    A is linear between its six points. 0 where no mixture near an image gets its label.
     """
     u = np.linspace(0, 1, 1001)
     cumulated = cumulative_trapezoid(np.interp(u, MAGNITUDES, curve), u, initial=0)
@@ -290,8 +290,8 @@ def boundary_thickness(network, x, seed=0):
 
     Yang et al. 2020, Boundary thickness and robustness in learning models, Definition 1, with their
     bounds of g. Theirs are segments from images to adversarial examples; here they are between
-    training images, those of different predicted classes i and j at their ends, and a point where
-    a third class wins is outside, which they do not ask for: it is on no boundary between i and j.
+    training images, those of different predicted classes i and j at their ends. Unlike there, a
+    point where a third class wins is outside: it is on no boundary between i and j.
     The mean over both directions; 0 where every segment has one class at both ends. Unit: Euclidean
     distance of images.
     """
@@ -360,9 +360,9 @@ class UnitInputs(TorchFunctionMode):
 
 
 def unit_signs(network, batch):
-    """Whether the input of each unit is above 0: a list of (points, units), one an activation.
+    """Whether the input of each unit is above 0: for each activation an array (points, units).
 
-    Enter `undisturbed` before the first batch: it takes longer than a small one.
+    The caller enters `undisturbed`, once for all batches: that takes longer than a small batch.
     """
     signs = []
 
@@ -384,10 +384,9 @@ def linear_pieces(network, x, num_segments=80, num_points=51, seed=0):
 
     Signs are 0 or 1. z_1, z_2, ... are equally spaced on a segment. The sum is the number of
     transitions of Novak et al. 2018, Sensitivity and generalization in neural networks, Sec. 3.2;
-    their trajectories are closed and within a class. For ReLU networks it is the number of linear
-    pieces, a lower bound where a unit changes twice between neighbouring points. Raises ValueError
-    for a network without an activation that is known here, and for one that calls another function
-    of torch that bends (`OTHER_BENDS`).
+    their trajectories are closed and within a class. For ReLU networks it counts linear pieces, too
+    few where a unit changes twice between neighbouring points. Raises ValueError for a network
+    without a known activation or with other functions that bend (`OTHER_BENDS`).
     """
     classifier = as_classifier(network, x)
     device, dtype = classifier.device, classifier.dtype
