@@ -29,7 +29,7 @@ class Mesh:
     elements: (E, d + 1) points, in an order that says where an element is cut: halfway between the
         first and that at place d - depth mod d, which keeps angles wide (Maubach, 1995).
     depth: (E,) how often each was cut, from a lattice of which 1 / 2^halvings of an interval is 1.
-    keys: (V,) int64 by point; those of the corners of a face add up to one for that face alone.
+    keys: (V,) int64; the sum over the corners of a face is a key of that face, as no other has it.
     """
 
     def __init__(self, classifier, corners, lattice, halvings=0):
@@ -77,7 +77,7 @@ class Mesh:
 
     def _bisect(self, chosen, known):
         """Replace chosen elements by their halves; returns the ends (n, 2) of the edges cut."""
-        # Missing points in their middle are added to those of this round, from `known` on.
+        # Points from `known` on are middles that this round has made; those it lacks are added.
         old, depth = self.elements[chosen], self.depth[chosen]
         places = np.arange(old.shape[1])
         last = (places[-1] - depth % places[-1])[:, None]
@@ -375,7 +375,7 @@ def outlines(polygons, labels):
     """Closed paths {label: [(n, 2), ...]} around the regions of convex polygons (k, 2) with labels.
 
     Two polygons of one label that share an edge are one region: the edge is left out. Places are
-    rounded to four digits. The outer path of a region has a positive `area`, that of a hole not.
+    rounded to four digits. Outer paths have a positive `area`, paths around holes a negative one.
     """
     edges, back = collections.Counter(), collections.Counter()
     for polygon, label in zip(polygons, labels, strict=True):
