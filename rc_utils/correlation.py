@@ -121,7 +121,7 @@ def correlate(
 
 
 def effective_number(x: np.ndarray, y: np.ndarray, units: np.ndarray) -> float:
-    """How many independent rows n dependent rows are worth for their correlation.
+    """Effective sample size of a correlation between dependent rows.
 
     n times the variance of r if all rows were independent, over its cluster-robust variance; both
     from the influence of each row on r, summed over rows and over the m units (numbered from 0).
@@ -273,7 +273,7 @@ def bootstrap(
 # Drawing takes longer than most statistics, of which a page compares many.
 @functools.lru_cache(maxsize=4)
 def _draws(number, num_resamples, seed):
-    """How often each unit is drawn, (num_resamples, number)."""
+    """Number of times each unit is drawn, (num_resamples, number)."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(number, np.full(number, 1 / number), num_resamples).astype(float)
 

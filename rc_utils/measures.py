@@ -153,7 +153,7 @@ def sharpness(network, x, y, tolerance=0.05):
         start = np.random.default_rng(0).standard_normal(len(gradient))
         first = hessian_times(start)
         if not first.any() or not np.isfinite(first).all():
-            return float(first.sum())  # 0, or NaN beyond float32
+            return float(first.sum())  # 0, or not finite
         hessian = LinearOperator((len(start),) * 2, matvec=hessian_times, dtype=np.float64)
         lanczos = {"which": "LA", "ncv": 5, "v0": start, "tol": tolerance}
         return float(eigsh(hessian, k=1, return_eigenvectors=False, **lanczos)[0])

@@ -1,4 +1,4 @@
-"""Where files lie, and writing one whole or not at all."""
+"""Folders of the project, and a write that is whole or not at all."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Where a result comes from: the machine, the versions, the revision of the code."""
+"""Provenance of a result: the machine, the versions, the revision of the code."""
 
 import functools
 import os
@@ -13,7 +13,7 @@ from rc_utils.paths import project_root
 
 
 def provenance(data, device, started, seconds, execution):
-    """Where and how a record was made, as plain JSON values."""
+    """Provenance of a record as plain JSON values."""
     versions = {"python": platform.python_version()}
     versions |= {"torch": torch.__version__, "numpy": np.__version__}
     if torch.device(device).type == "cuda":

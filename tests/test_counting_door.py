@@ -386,6 +386,18 @@ def test_scores_of_few_levels_or_of_points_of_few_digits_are_not_rounded(rng):
     assert predict_labels(lambda x: x.flip(1), points).tolist() == points.argmin(1).tolist()
 
 
+def test_votes_are_not_rounded_and_probabilities_in_half_precision_are(rng):
+    def model(x, levels, dtype):
+        scores = np.exp(0.1 * np.stack([x[:, 0], x[:, 1], x.sum(1)], axis=1))
+        shares = scores / scores.sum(1, keepdims=True)
+        return (np.round(shares * levels) / levels).astype(dtype).astype(np.float32)
+
+    points = rng.normal(size=(60, 2)).astype(np.float32)
+    region_count(lambda x: model(x, 512, np.float32), points, num_samples=5)  # votes of 512 trees
+    with pytest.raises(ValueError, match="rounded to half precision"):
+        region_count(lambda x: model(x, 2**22, np.float16), points, num_samples=5)
+
+
 def test_vertices_that_are_integers_are_counted_as_points_are(rng):
     vertices = rng.integers(0, 9, (20, 2, 2))
     model = lambda x: np.stack([np.sin(x[:, 0]), np.cos(x[:, 1]), 0.1 * x[:, 0]], 1)  # noqa: E731

@@ -199,7 +199,10 @@ def probed(classifier, points, batch_size=None):
 
     def outputs(order, size):
         sized = replace(classifier, batch_size=size)
-        batch_of = lambda start, stop: points[order[start:stop]]  # noqa: E731
+
+        def batch_of(start, stop):
+            return points[order[start:stop]]
+
         return read_outputs(sized, batch_of, len(order), torch.Tensor.cpu).numpy()
 
     module, watch, others = classifier.module, Watch(size), []
@@ -265,7 +268,7 @@ def _require_digits(points, scores, name):
     if scores.dtype != np.float32 or not _are_whole(np.frexp(finite)[0] * 2**11):
         return
     # Without rounding, votes, whole numbers, 128 steps or points of few digits have no more either.
-    are_votes = ((finite >= 0) & (finite <= 1)).all()
+    are_votes = ((finite >= 0) & (finite <= 1)).all() and _are_whole(finite * 2**11)
     steps = finite * 2.0 ** (7 - np.frexp(np.abs(finite).max(initial=0))[1])
     exact = _are_whole(finite) or _are_whole(steps) or _are_whole(np.frexp(points)[0] * 2**11)
     fault = f"all scores of {name} are rounded to half precision or bfloat16, as by autocast inside"

@@ -128,7 +128,7 @@ def lattice_elements(lattice):
 
 
 def in_doubt(mesh, judged):
-    """Which of the elements `judged` (E,) may not have the topology of their scores, (E,) bool."""
+    """Elements of those `judged` (E,) that may not have the topology of their scores, (E,) bool."""
     # An element is judged by itself, and by those of its faces that lie in a side of the domain,
     # where a boundary between two labels may only just pass or miss the side.
     dim = mesh.points.shape[1]
@@ -146,7 +146,7 @@ def in_doubt(mesh, judged):
 
 
 def doubtful_faces(mesh, faces, judged):
-    """Which faces (F, n) of a mesh are in doubt, (F,) bool, of those that are `judged` (F,).
+    """Faces (F, n) of a mesh that are in doubt, (F,) bool, of those that are `judged` (F,).
 
     Let epsilon be BEND_FACTOR / 8 times the jump of a face (`jumps_of`). A label is possible whose
     score is within epsilon of the highest at a corner or in the middle of an edge, triangle... of

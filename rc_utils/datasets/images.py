@@ -86,7 +86,7 @@ class Dataset:
 
     @property
     def device(self):
-        """Where the arrays are."""
+        """Device of the arrays."""
         return self.x_train.device
 
     def to(self, device):

@@ -170,7 +170,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
 
 
 def _right_images(network, spec, data):
-    """Which stored images are right, as bits in base64, and the accuracy on unused ones."""
+    """Bits, in base64, of the stored images that are right, and the accuracy on unused ones."""
     drawn = ("n_train", "n_test", "label_noise")
     whole = {key: value for key, value in spec.dataset.items() if key not in drawn}
     stored = dataset_of(dataclasses.replace(spec, dataset=whole))
