@@ -320,6 +320,7 @@ def _intra_pairs(y):
     order = order[np.argsort(labels[order], kind="stable")]
     neighbours = np.column_stack([order[:-1], order[1:]])
     neighbours = neighbours[labels[order[:-1]] == labels[order[1:]]]
+    require(len(neighbours), "no label occurs twice: there is no pair within a class")
     return rng.permutation(neighbours)[:INTRA_SEGMENTS]
 
 

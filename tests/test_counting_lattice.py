@@ -84,6 +84,9 @@ def test_labels_of_any_size_and_memory_layout():
         for kind in ("int64", "uint64"):
             labels = np.array([[[label, 0], [label, label]]], dtype=kind)
             assert count_components(labels).tolist() == [2]
+    for wrong in (np.zeros(5, dtype=int), np.zeros((2, 3))):
+        with pytest.raises(ValueError, match=r"of shape .*; expected integers \(B, \*grid\)"):
+            count_components(wrong)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

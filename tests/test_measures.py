@@ -148,6 +148,8 @@ def test_mixup_scores_of_a_threshold():
     # F(u) = u / 2 up to 0.2; 0.1 + s / 2 + s^2 / 0.8 over 0.2; then 0.25 + (u - 0.4).
     strong = 0.25 * 0.6 + 0.6**2 / 2
     assert measures.pal_score(curve) == pytest.approx(strong / 0.0025, rel=1e-5)
+    with pytest.raises(ValueError, match="no label occurs twice"):
+        measures.mixup_curve(threshold(0.5), grey(0.0, 1.0), torch.tensor([0, 1]), "intra")
 
 
 def test_one_logit_is_the_second_of_two_of_which_the_first_is_0():

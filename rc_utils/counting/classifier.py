@@ -53,7 +53,7 @@ class Classifier:
         require(known, f"the model returned a {type(output).__name__}: give it one output")
         output = as_tensor(output).detach()
         column = output.ndim <= 2 and output.numel() == n
-        fits = column or (output.ndim == 2 and len(output) == n)
+        fits = column or (output.ndim == 2 and len(output) == n <= output.numel())
         found = f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points"
         expected = f"scores ({n}, num_classes) or a score or integer label for each, ({n},)"
         require(fits and not output.is_complex(), f"{found}; expected {expected}")
@@ -283,8 +283,8 @@ def _alike(one, other, share):
     """Whether scores (n, C) differ by at most a share of the range of their maxima, (n,)."""
     if one.ndim == 1:
         return (one == other).all()
-    # Nor more than 64 float32 roundings of the largest number in the column or of the largest score
-    # that wins, whose lead over another score is not known more exactly than that.
+    # Or by 64 float32 roundings of the largest number in their column or of the largest score that
+    # wins, whose lead over another score is not known more exactly than that.
     finite = np.where(np.isfinite(one), one, 0)
     largest = np.maximum(np.abs(finite).max(0), np.abs(finite.max(1)).max())
     most = share * np.ptp(finite.max(1)) + 64 * np.finfo(np.float32).eps * largest
@@ -295,8 +295,8 @@ def _alike(one, other, share):
 def classifier_inside(model, vertices, batch_size=None):
     """The model as a probed `Classifier`, and vertices (B, d + 1, *shape) on its device."""
     shape = tuple(as_points(vertices).shape)
-    fits = len(shape) >= 3 and shape[1] >= 2
-    require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with d >= 1")
+    fits = len(shape) >= 3 and shape[1] >= 2 and 0 not in shape
+    require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with B, d >= 1")
     classifier = as_classifier(model, vertices)
     corners = as_tensor(vertices).detach().to(classifier.device, classifier.dtype)
     require(corners.isfinite().all(), "vertices hold NaN or infinity: remove them")

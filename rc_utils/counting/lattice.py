@@ -132,8 +132,9 @@ def count_components(labels: Labels, adjacency: str = "face") -> Labels:
     """
     check_name("adjacency", adjacency, ADJACENCIES)
     given = as_tensor(labels)
-    fault = f"labels are {given.dtype}; expected integers (argmax of the scores)"
-    require(not (given.is_floating_point() or given.is_complex()), fault)
+    found = f"labels are {given.dtype} of shape {tuple(given.shape)}"
+    fits = given.ndim > 1 and not (given.is_floating_point() or given.is_complex())
+    require(fits, f"{found}; expected integers (B, *grid), the argmax of scores")
     flat = given.cpu().flatten(1).numpy()
     # A lattice of a simplex fills only about 1 / d! of its grid: drop the cells that no grid uses.
     used = np.flatnonzero((flat >= 0).any(0))

@@ -112,7 +112,7 @@ def as_points(points):
             array = points.to_numpy(np.float64, na_value=np.nan)
         points = array
     # Lists, sparse matrices and datasets are no arrays.
-    is_array = hasattr(points, "__array__") and len(points.shape) > 1
+    is_array = hasattr(points, "__array__") and len(points.shape) > 1 and 0 not in points.shape[1:]
     is_dense = getattr(points, "layout", torch.strided) is torch.strided
     is_real = "complex" not in str(getattr(points, "dtype", ""))
     expected = "a dense array or tensor (N, *shape) of real numbers, such as "
