@@ -41,11 +41,11 @@ def _stage(name):
 
 
 def train(campaigns, device=None):
-    """Run what is missing of each campaign, on two worker processes."""
+    """Make the missing runs of each campaign in two worker processes."""
     for name in campaigns:
         if not missing_runs(load_campaign(name)):
             continue
-        from rc_utils.sweep import execute  # torch is imported where there is something to train
+        from rc_utils.sweep import execute  # imports torch, so only if a run is missing
 
         arguments = [name, "--workers", "2", *(["--device", device] if device else [])]
         if execute.main(arguments):
@@ -54,12 +54,12 @@ def train(campaigns, device=None):
 
 
 def render(layout, strict=True):
-    """Render the book, unless its source is what it was; returns whether it had to.
+    """Render the book unless its source is unchanged; returns whether it was rendered.
 
-    strict: warnings are errors; not where a page is not executed, to whose results others refer.
+    strict: treat warnings as errors; turn it off if pages refer to results of an unexecuted page.
     """
-    build, made = layout.book / "_build", {"_build", "__pycache__"}
-    files = [p for p in layout.book.rglob("*") if p.is_file() and not made & set(p.parts)]
+    build, generated = layout.book / "_build", {"_build", "__pycache__"}
+    files = [p for p in layout.book.rglob("*") if p.is_file() and not generated & set(p.parts)]
     files += [p for p in (layout.root / "article").glob("*") if p.suffix in (".py", ".typ")]
     frame = [p for p in files if p.name == "_toc.yml" or "_static" in p.parts]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _RENDERERS)
@@ -71,9 +71,9 @@ def render(layout, strict=True):
     if previous == source and (build / "html" / "index.html").is_file():
         return False
     if previous[:1] != source[:1]:
-        # Sphinx keeps pages that are no longer in the table of contents, leaves style sheets as
-        # they are where no page has changed, and does not repeat the warnings of pages it has read:
-        # after a failure (which leaves no stamp) it starts afresh, or the failure would pass.
+        # Start afresh: Sphinx keeps pages that left the table of contents and, where no page has
+        # changed, old style sheets. It does not repeat warnings of pages it has read, so a second
+        # try after a failure (which leaves no stamp) would pass.
         shutil.rmtree(build, ignore_errors=True)
     stamp.unlink(missing_ok=True)
     build.mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
     """Build the book of `layout`; returns the path of its first page.
 
     as_pdf: print it as one PDF as well. Raises BuildError, NotebookError, ValueError or
-    FileNotFoundError with a message for the one who started it.
+    FileNotFoundError with a message for the user.
     """
     campaigns, table = pages.read_pages(layout.book / "pages.toml")
     pages.check_contents(table, layout.book / "_toc.yml")
@@ -123,22 +123,22 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
     with _stage("Notebooks"):
         executed = pages.execute_pages(chosen, layout, device)
         print(f"  {len(executed)} executed, {len(chosen) - len(executed)} unchanged")
-    without = pages.write_unexecuted(table, layout)
-    if not without and layout.root == ROOT:
+    unexecuted = pages.write_unexecuted(table, layout)
+    if not unexecuted and layout.root == ROOT:
         headline.main()
     with _stage("Pages"):
-        rendered = render(layout, not without)
+        rendered = render(layout, strict=not unexecuted)
         print("  rendered" if rendered else "  unchanged")
     if as_pdf:
         _print_book(layout, rendered)
-    if without:
-        names = ", ".join(without)
+    if unexecuted:
+        names = ", ".join(unexecuted)
         print(f"Shown without results, because not asked for and not executed before: {names}.")
     return layout.book / "_build" / "html" / "index.html"
 
 
 def _print_book(layout, rendered):
-    """Write the book as one PDF, unless it is there and the pages are as they were."""
+    """Write the book as one PDF, unless it exists and no page was rendered again."""
     html = layout.book / "_build" / "html"
     path = html / "downloads" / "book.pdf"
     if path.is_file() and not rendered:
@@ -155,7 +155,7 @@ def main(argv=None):
     parser.add_argument("--only", **only, help="execute this page alone; may be repeated")
     records = "use the records there are, train nothing"
     parser.add_argument("--skip-sweep", action="store_true", help=records)
-    place = "where to train and count, such as cuda; default: that of each notebook, and cpu"
+    place = "device such as cuda (default: cpu to train, each notebook's own to execute it)"
     parser.add_argument("--device", help=place)
     printed = "print the book as one PDF as well, with Chromium"
     parser.add_argument("--pdf", action="store_true", help=printed)

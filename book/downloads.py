@@ -1,6 +1,5 @@
 """Files that the built book offers for download: notebooks, records as tables, the article."""
 
-import io
 import shutil
 import zipfile
 
@@ -39,8 +38,6 @@ def record_tables(folder):
 
 
 def _archive(path, files):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w") as archive:
         for name, content in sorted(files.items()):
             archive.writestr(zipfile.ZipInfo(name, _DATE), content, zipfile.ZIP_DEFLATED)
-    path.write_bytes(buffer.getvalue())

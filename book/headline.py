@@ -72,7 +72,7 @@ def bullets(results):
     ours, records = ([r for r in full if r.campaign == name] for name in ("full-size", "authors"))
     away = max(abs(a.value - b.value) for a, b in zip(ours, records, strict=True))
     away = math.ceil(100 * away) / 100
-    # An interval stands where a decision hangs on it.
+    # Intervals are shown only where a decision depends on them.
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
         f"correlate at {text['main/overall']}; printed: "
@@ -103,7 +103,7 @@ def bullets(results):
 
 
 def scatter(ax):
-    """Count and gap: the authors' runs at full size, and ours."""
+    """Plot gap against count for the authors' runs at full size and for ours."""
     theirs, setting = authors_settings("basic"), ["network", "lr", "batch_size"]
     theirs = theirs[theirs["network"].isin(MAIN_NETWORKS)]
     ours = campaign_runs(CAMPAIGN, "main").groupby(setting)[["count", "gap"]].mean()
@@ -120,7 +120,7 @@ def scatter(ax):
 
 
 def rivals(ax, results):
-    """R² over other ways to train, of the count and of those rivals that predict anything."""
+    """Plot R² over other ways to train, for the count and its rivals; only R² above 0."""
     start = "study/2/R² of "
     found = {id_.removeprefix(start): r for id_, r in results.items() if id_.startswith(start)}
     rising = sorted(found.items(), key=lambda item: item[1].value)
@@ -132,7 +132,7 @@ def rivals(ax, results):
 
 
 def changes(ax, results):
-    """The share of wrong pairs by what is changed."""
+    """Plot the share of wrong pairs for each change of training."""
     found = {id_: r for id_, r in results.items() if id_.endswith(": share of wrong pairs")}
     short = {}
     for id_ in reversed(found):
@@ -145,7 +145,7 @@ def changes(ax, results):
 
 
 def walls():
-    """Two walls of triangles as SVG, and their caption: networks that differ in lr alone."""
+    """Return an SVG of the triangles of two networks that differ in lr alone, and its caption."""
     path = ROOT / "campaigns" / "study-axes" / "triangles.json"
     drawn = json.loads(path.read_text(encoding="utf-8"))
     runs = campaign_runs("study-axes", "base").query("seed == 0").sort_values("lr")
@@ -187,7 +187,7 @@ def figure(results):
 
 
 def blocks(results):
-    """Text between the comments: of README.md, and of book/intro.md, whose links start in book/."""
+    """Results for README.md and for book/intro.md, whose links are relative to book/."""
     points = "\n".join(f"- {point}" for point in bullets(results))
     readme = [LEAD, f"![{ALT}](book/_static/headline.svg)", CAPTION, points]
     intro = ["```{raw} html\n:file: _static/walls.svg\n```", walls()[1]]
@@ -197,7 +197,7 @@ def blocks(results):
 
 
 def main():
-    """Rewrite README.md, the first page and the figure; nothing where a page has no results yet."""
+    """Rewrite README.md, the first page and its figures, once every page has kept results."""
     results = {result.id: result for result in kept_results()}
     try:
         found = blocks(results)
@@ -218,7 +218,7 @@ def main():
 
 
 def same_figure(one, other):
-    """Whether two SVGs have the same texts and, to half a point, places: machines differ."""
+    """Whether two SVGs agree in text and, within half a point, in position: machines differ."""
     texts = [re.findall(r">([^<>]+)</text>", svg) for svg in (one, other)]
     places = [" ".join(re.findall(r' (?:d|x|y)="([^"]*)"', svg)) for svg in (one, other)]
     paths = [re.findall(r"-?\d+\.\d+", place) for place in places]

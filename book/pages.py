@@ -32,7 +32,7 @@ _WORKERS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """One notebook page: a row of pages.toml.
+    """One notebook page: a table [pages.NAME] of pages.toml.
 
     `depends` are patterns relative to the repository; `results_of` are pages whose kept results
     (`rc_utils.published`) it shows, so that it is executed after them; * stands for all others.
@@ -59,7 +59,7 @@ class Layout:
         return self.root / "book"
 
     def source(self, page):
-        """The notebook as written; a page may be that of another one, with other parameters."""
+        """The notebook as written; a page may execute another page's with other parameters."""
         return self.root / "notebooks" / f"{page.notebook or page.name}.ipynb"
 
     def executed(self, page):
@@ -84,7 +84,7 @@ def read_pages(path):
 
 
 def select(pages, names):
-    """The pages named, in the book's order; all of them without names."""
+    """Pages called `names`, in the book's order; all pages if there are no names."""
     known = [page.name for page in pages]
     for name in names:
         check_name("page", name, known)
@@ -94,11 +94,12 @@ def select(pages, names):
 def check_contents(pages, toc_path):
     """Raise ValueError unless the table of contents lists exactly the pages of pages.toml."""
     listed = set(re.findall(r"file: notebooks/(\S+)", toc_path.read_text(encoding="utf8")))
-    for name in sorted(listed ^ {page.name for page in pages}):
+    differing = sorted(listed ^ {page.name for page in pages})
+    if differing:
         have, lack = toc_path.name, "pages.toml"
-        if name not in listed:
+        if differing[0] not in listed:
             have, lack = lack, have
-        where = f"page {name} is in {have} but not in {lack}"
+        where = f"page {differing[0]} is in {have} but not in {lack}"
         raise ValueError(f"{where}; add it there, or remove it here")
 
 
@@ -112,13 +113,13 @@ def fingerprint(page, layout):
     for name in page.campaigns:
         files += campaign_files(name)
     files += results_read(page, layout)
-    read = hash_of({file.resolve() for file in files if file.is_file()}, layout.root)
-    options = [page.name, page.parameters, page.title, read]
-    return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
+    contents = hash_of({file.resolve() for file in files if file.is_file()}, layout.root)
+    parts = [page.name, page.parameters, page.title, contents]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def results_read(page, layout):
-    """Files of kept results that a page shows."""
+    """Result files of other pages that a page shows."""
     folder = layout.book / "notebooks"
     found = [path for pattern in page.results_of for path in folder.glob(f"{pattern}.csv")]
     return [path for path in found if path != layout.results(page)]
@@ -134,20 +135,20 @@ def hash_of(files, folder):
 
 
 def campaign_files(pattern):
-    """Files of the campaigns whose name matches `pattern`: specifications, all records."""
-    names = campaign.list_campaigns()
-    if not fnmatch.filter(names, pattern):
-        raise unknown_name("campaign", pattern, names)
+    """Specifications and records of the campaigns whose names match `pattern`."""
+    names = fnmatch.filter(campaign.list_campaigns(), pattern)
+    if not names:
+        raise unknown_name("campaign", pattern, campaign.list_campaigns())
     files = []
-    # Others are not read: one that cannot be read does not stop a page of another.
-    for found in map(campaign.load_campaign, fnmatch.filter(names, pattern)):
+    # No other campaign is loaded, so that an unreadable one stops only its own pages.
+    for found in map(campaign.load_campaign, names):
         files += [found.folder / "campaign.toml", found.folder / "runs.jsonl"]
         files += [records.record_path(run_id) for run_id in found.runs()]
     return files
 
 
 def write_unexecuted(pages, layout):
-    """Copy those of `pages` that were never executed, to be referred to; returns their names."""
+    """Copy the pages that were never executed, so that links to them work; returns their names."""
     missing = [page for page in pages if _stamp_of(layout.executed(page)) is None]
     for page in missing:
         layout.executed(page).parent.mkdir(parents=True, exist_ok=True)
@@ -156,11 +157,11 @@ def write_unexecuted(pages, layout):
 
 
 def execute_pages(pages, layout, device=None):
-    """Execute the stale ones of `pages`, two at a time, and return their names.
+    """Execute the stale pages, two at a time, and return their names.
 
-    Those that show the results of others come later. `device` is given to the notebooks that have
-    such a parameter. Raises NotebookError after all of them have been tried, with the error of
-    every page that failed.
+    Pages that show results of others come last. `device` is passed to notebooks that have such a
+    parameter. Raises NotebookError after all pages have been tried, with the error of every page
+    that failed.
     """
     pages = [with_device(page, layout, device) for page in pages]
     for page in pages:
@@ -171,22 +172,23 @@ def execute_pages(pages, layout, device=None):
     with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
         for shows_results in (False, True):
             running = {}
-            for page in (page for page in pages if bool(page.results_of) == shows_results):
+            for page in [page for page in pages if bool(page.results_of) == shows_results]:
                 stamp = fingerprint(page, layout)
                 if _stamp_of(layout.executed(page)) != stamp or _lost_results(page, layout):
                     running[page.name] = pool.submit(_execute_page, page, layout, {STAMP: stamp})
             for name, future in tqdm(running.items(), unit="page", disable=not running):
                 error = future.exception()
                 tqdm.write(f"  {name} {'FAILED' if error else 'executed'}")
-                errors += [f"page {name}: {error}"] if error else []
-            executed += running
+                if error:
+                    errors.append(f"page {name}: {error}")
+            executed += list(running)
     if errors:
         raise NotebookError("\n".join(errors))
     return executed
 
 
 def with_device(page, layout, device):
-    """The page with the parameter `device`, where its notebook has one and one is asked for."""
+    """The page with the parameter `device`, if its notebook has one and `device` is not None."""
     source = layout.source(page)
     if not source.is_file():
         missing = f"page {page.name}: there is no {source}"
@@ -197,7 +199,7 @@ def with_device(page, layout, device):
 
 
 def _stamp_of(executed):
-    """The fingerprint that an executed notebook was made with; None without or if damaged."""
+    """Fingerprint stored in an executed notebook; None if there is none or it is damaged."""
     try:
         return json.loads(executed.read_text(encoding="utf8"))["metadata"].get(STAMP)
     except (OSError, ValueError, KeyError):
@@ -205,7 +207,7 @@ def _stamp_of(executed):
 
 
 def _lost_results(page, layout):
-    """Whether a page that keeps results has none. A notebook of another page keeps none."""
+    """Whether the results a page keeps are missing; a page with another's notebook keeps none."""
     keeps = not page.notebook and "keep_results(" in layout.source(page).read_text(encoding="utf8")
     return keeps and not layout.results(page).is_file()
 
@@ -219,7 +221,7 @@ def _execute_page(page, layout, metadata):
     if page.title:
         executed.cells[0].source = page.title
     for cell in executed.cells:
-        # Nothing refers to a figure by its name, which two pages may share.
+        # Two pages may share the name of a figure; nothing refers to it.
         cell.metadata.get("mystnb", {}).get("figure", {}).pop("name", None)
         if cell.cell_type == "markdown":
             # The copy lies in book/notebooks, beside the pages that the notebook calls ../book/...

@@ -43,7 +43,7 @@ def write(html, names, path):
 
 
 def _join_links(writer, starts, root):
-    """Links to printed pages lead there within the PDF; those to other files are taken out."""
+    """Turn links to printed pages into links within the PDF; remove links to other local files."""
     from pypdf.generic import ArrayObject, NameObject
 
     for page in writer.pages:

@@ -1,7 +1,7 @@
 """Sphinx extension: a button on each page that leads to its source.
 
-In the repository, whose address is `repository-code` of CITATION.cff; the book's own copy where
-none is named.
+The source is in the repository that `repository-code` of CITATION.cff names; without one, it is
+the book's own copy.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ def _add_button(app, pagename, templatename, context, doctree):
 
 
 def source_address(book, page, suffix):
-    """Address in the repository of the source of a page; None where the citation names none."""
+    """Address of a page's source in the repository; None if the citation names no repository."""
     citation = (book.parent / "CITATION.cff").read_text(encoding="utf-8")
     pages = tomllib.loads((book / "pages.toml").read_text(encoding="utf-8"))["pages"]
     folder, _, name = page.rpartition("/")
@@ -34,4 +34,4 @@ def source_address(book, page, suffix):
     if folder == "notebooks":
         path = f"notebooks/{pages[name].get('notebook', name)}"
     repository = re.search(r"^repository-code: (\S+)", citation, re.MULTILINE)
-    return repository and f"{repository[1]}/blob/HEAD/{path}{suffix}"
+    return f"{repository[1]}/blob/HEAD/{path}{suffix}" if repository else None

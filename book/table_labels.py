@@ -1,7 +1,7 @@
-"""Sphinx extension: a table too wide for a phone has the class rc, and cells that name its columns.
+"""Sphinx extension: prepare wide tables for a phone, which shows each of their rows as a list.
 
-On a phone each of its rows is a list. Of texts these are tables of three columns or more, of a
-notebook those whose rows are long.
+They get the class rc and cells that name their column. In prose, tables of three columns or more
+are wide; in a notebook, those whose rows exceed PHONE characters.
 """
 
 import itertools
@@ -23,20 +23,22 @@ def _mark(app, pagename, templatename, context, doctree):
 
 
 def marked(found):
-    """The HTML of a table, a match, with its class and labels; one that is narrow as it is."""
+    """The HTML of a matched table, with class and labels if it is wide."""
     is_frame = 'class="dataframe"' in found[0]
     rows = [re.findall(r"(?s)<t[hd].*?</t[hd]>", row) for row in found[0].split("</tr>")[:-1]]
     rows = [[re.sub("<[^>]*>", "", cell).strip() for cell in row] for row in rows]
-    in_front = found[0].partition("<tbody>")[2].partition("</tr>")[0].count("<th")
-    # A head may be broken between its words.
+    row_heads = found[0].partition("<tbody>")[2].partition("</tr>")[0].count("<th")
+    # A browser may break a column head between its words.
     longest = [[max(head.split() or [""], key=len) for head in rows[0]], *rows[1:]]
     width = sum(2 + max(map(len, column)) for column in zip(*longest, strict=False))
-    if (width <= PHONE) if is_frame else (len(rows[0]) < 3 or in_front):
+    is_wide = width > PHONE if is_frame else len(rows[0]) >= 3 and not row_heads
+    if not is_wide:
         return found[0]
     heads = ['data-label="{}"'.format(head.replace('"', "&quot;")) for head in rows[0]]
-    labels, (head, mark, body) = itertools.cycle(heads[in_front:]), found[0].partition("<tbody>")
+    labels = itertools.cycle(heads[row_heads:])
+    head, mark, body = found[0].partition("<tbody>")
     body = re.sub("<td", lambda cell: f"{cell[0]} {next(labels)}", body)
-    if in_front == 1:
+    if row_heads == 1:
         body = body.replace("<th", f"<th {heads[0]}")
     table = head + mark + body
     return re.sub('class="(table|dataframe)"', r'class="\1 rc"', table, count=1)
