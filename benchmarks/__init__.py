@@ -1,7 +1,7 @@
 """Timings of `rc_utils` side by side with the usual way: `python -m benchmarks`.
 
-A benchmark is a function of a `Scale` that yields `Row`s, registered under a name
-(`registry.benchmark`) in a module that `load` imports.
+A benchmark is a function of a `Scale` that yields `Row`s. `registry.benchmark` registers it under
+a name, and `load` imports its module.
 """
 
 import importlib

@@ -14,12 +14,12 @@ from rc_utils.validation import unknown_name
 
 
 def main(arguments=None):
-    """Run benchmarks, print the table and write it as CSV; returns 2 for a wrong name, else 0."""
+    """Run benchmarks, print and write their table; returns 2 for an unknown name, else 0."""
     options = _parser().parse_args(arguments)
     known = benchmarks.load()
-    wrong = [name for name in options.only or () if name not in known]
-    if wrong:
-        print(f"error: {unknown_name('benchmark', wrong[0], known)}", file=sys.stderr)
+    unknown = [name for name in options.only or () if name not in known]
+    if unknown:
+        print(f"error: {unknown_name('benchmark', unknown[0], known)}", file=sys.stderr)
         return 2
     torch.set_num_threads(options.threads)
     scale = QUICK if options.quick else FULL
@@ -33,7 +33,7 @@ def main(arguments=None):
                 rows.append(row)
                 table(rows).to_csv(path, index=False)
     finally:
-        if rows:  # what an interrupt or an error leaves as well
+        if rows:  # after an interrupt or an error as well
             print(f"{header(scale)}\n\n{as_text(table(rows))}\n\nwritten to {path}")
     if not rows:
         print("nothing was measured: `gpu` needs a card")

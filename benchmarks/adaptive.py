@@ -1,4 +1,4 @@
-"""Adaptive counts against grids: evaluations and wrong counts, a fine grid being the truth."""
+"""Adaptive counts against grids: evaluations, and counts that differ from a fine grid's."""
 
 import functools
 import itertools
@@ -13,15 +13,15 @@ from rc_utils.training import TrainConfig, train
 NETWORKS = {"ResNet18": {"width": 8}, "SENet18": {"width": 8}, "ResNet34": {"width": 8}}
 NETWORKS["EfficientNetB0"] = {"width": 16, "dropout": 0.0, "drop_connect": 0.0}
 LEARNING_RATES = (0.02, 0.01, 0.005)
-FINE = 6401  # points of the grid that stands for the truth
-COARSE = 24, 8  # intervals that adaptive segments begin with
+FINE = 6401  # points of the grid that is taken as the truth
+COARSE = (24, 8)  # intervals that adaptive segments begin with
 
 
 @benchmark("adaptive")
 def adaptive(scale):
     """Evaluations and miscounts on segments, over trained networks of four kinds and one untrained.
 
-    Counts from 24 intervals, the default, and from 8 are to err no more often than the grid.
+    Counts from 24 intervals, the default, and from 8 must err no more often than the grid.
     """
     data, networks = trained_networks(scale.images // 4)
     networks, draw = [*networks, narrow_network().eval()], {"num_samples": scale.truth}
@@ -44,7 +44,7 @@ def adaptive(scale):
 
 @functools.cache
 def trained_networks(num_images):
-    """The data, and a network of every kind and learning rate, trained on it for 20 epochs."""
+    """Training data, and networks of every kind and learning rate after 20 epochs on it."""
     data = shapes(num_images)
     networks = []
     for (name, options), lr in itertools.product(NETWORKS.items(), LEARNING_RATES):

@@ -9,16 +9,16 @@ from benchmarks.timing import compared
 from rc_utils.counting import count_components, make_lattice
 
 NUM_CLASSES, NUM_WAVES = 10, 8
-SHARE = {3: 1 / 10, 4: 1 / 50, 5: 1 / 250}  # of Scale.grids by dimension: all take about as long
+SHARE = {3: 1 / 10, 4: 1 / 50, 5: 1 / 250}  # dimension -> share of Scale.grids, for equal times
 
 
 @benchmark("counting-2d")
 def counting_2d(scale):
     """Grids of 30 x 30 against scikit-image's `label`, called once a grid.
 
-    Two kinds of labels: with smooth boundaries, where most cells are joined, and independent, where
-    few are. Compiled code is faster by far; either takes a thousandth of the time in which a
-    network of width 8 evaluates these points.
+    Labels are smooth, so that most neighbours are joined, or independent, so that few are. Compiled
+    code is much faster, but both take a thousandth of the time that a network of width 8 needs to
+    evaluate these points.
     """
     random = np.random.default_rng(0).integers(0, NUM_CLASSES, (scale.grids, 30, 30))
     for kind, grids in (("smooth", label_grids((30, 30), scale.grids)), ("random", random)):
@@ -29,22 +29,22 @@ def counting_2d(scale):
 @benchmark("counting-nd")
 def counting_nd(scale):
     """Grids in d = 3, 4, 5 at the default resolutions against scipy, per class and grid."""
-    against = "ndimage per class and grid", _ndimage_per_class
+    against, count = "ndimage per class and grid", _ndimage_per_class
     for dim, share in SHARE.items():
         lattice = make_lattice(dim)
         grids = label_grids(lattice.grid_shape, max(2, round(share * scale.grids)))
         shape = f"{lattice.resolution}^{dim}"
         name = f"count {len(grids)} grids of {shape}"
-        yield _compare(name, grids, *against, at_least(0.5), scale.repeats)
+        yield _compare(name, grids, against, count, at_least(0.5), scale.repeats)
         in_simplex = np.full_like(grids, -1)
         cells = (slice(None), *lattice.indices.T)
         in_simplex[cells] = grids[cells]
         name = f"count {len(grids)} simplices in {shape}"
-        yield _compare(name, in_simplex, *against, at_least(3), scale.repeats)
+        yield _compare(name, in_simplex, against, count, at_least(3), scale.repeats)
 
 
 def _compare(name, grids, against, count, target, repeats):
-    """The row of another function (grids) -> counts, after the counts agreed."""
+    """Row that times `count_components` against `count`, which must give the same counts."""
     sides = [lambda: count_components(grids), lambda: count(grids)]
     return Row(name, against, *compared(sides, repeats, f"{name}: {against}"), target)
 

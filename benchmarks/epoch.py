@@ -1,4 +1,4 @@
-"""An epoch of `train`: how much of it is not the network, and what its memory layout gains."""
+"""An epoch of `train`: time outside the network, and the gain of its memory layout."""
 
 import contextlib
 import functools
@@ -16,7 +16,7 @@ from rc_utils.training import train
 
 @benchmark("overhead")
 def overhead(scale):
-    """The share of an epoch of `train` spent outside forward (with the loss), backward and step."""
+    """Share of an epoch of `train` spent outside forward (with the loss), backward and step."""
     data = shapes(scale.images)
     for batch_size in (32, 128):
         network, config = narrow_network(), one_epoch(batch_size)
@@ -33,7 +33,7 @@ def overhead(scale):
 
 @benchmark("layout")
 def layout(scale):
-    """An epoch with channels-last kernels, the default of `train`, and contiguous ones."""
+    """Time of an epoch with channels-last kernels, the default of `train`, and contiguous ones."""
     data, config = shapes(scale.images // 2), one_epoch()
     for name, width in (("ResNet18", 8), ("EfficientNetB0", 16)):
         sides = []
@@ -51,9 +51,9 @@ def epoch_seconds(network, data, config, **settings):
 
 @contextlib.contextmanager
 def work_timer(network):
-    """Yields a list of the seconds of each forward pass, loss, backward pass and optimiser step.
+    """Time each forward pass, loss, backward pass and optimiser step; yields the list of seconds.
 
-    Only while the network is in training mode: the evaluation after the epoch is not part of it.
+    Calls outside training mode are left out, as in the evaluation after the epoch.
     """
     spent = []
 

@@ -1,9 +1,10 @@
 """A whole region count against the forward pass that it needs, and the authors' loop.
 
-The loop is written here after what their code does: GitHub lijingwei0502/implicit_bias at commit
-6148365.
+The loop does what their code does (GitHub lijingwei0502/implicit_bias at commit 6148365), written
+anew.
 """
 
+import functools
 import itertools
 
 import numpy as np
@@ -19,7 +20,7 @@ from rc_utils.training import train
 
 BATCH_SIZE = 400
 WIDTH, IMAGE_SIZE = 64, 32
-MOST_EVALUATIONS = 15  # a segment, where the grid has 200
+MOST_EVALUATIONS = 15  # per segment; the grid has 200
 
 
 @benchmark("forward")
@@ -39,7 +40,7 @@ def forward(scale):
         return 1 + (labels[:, 1:] != labels[:, :-1]).sum(1).numpy()
 
     sides = [count, bare, lambda: authors_loop(network, ends)]
-    ours, other, loop = compared(sides, scale.repeats)  # with the probe of the model
+    ours, other, loop = compared(sides, scale.repeats)  # ours includes the probe of the model
     name = f"count on {scale.segments} segments, ResNet18/8"
     yield Row(name, "bare forward pass", ours, other, at_most(1.15))
     yield Row(name, "the authors' loop", ours, loop, at_least(1))
@@ -57,7 +58,8 @@ def full_width(scale):
 
     evaluations = count().num_evaluations
     points = points_on_segments(sample_vertices(data.x_train, **draw))[:evaluations]
-    best = min(ways_to_pass(network, points), key=lambda way: timed(way)())
+    ways = [functools.partial(bare_forward, network, points, size) for size in (25, 50, 100, 400)]
+    best = min(ways, key=lambda way: timed(way)())
     ours, other = in_turns([timed(count), timed(best)], scale.repeats)
     name = f"adaptive count on {number} segments, ResNet18/{WIDTH} at {IMAGE_SIZE} x {IMAGE_SIZE}"
     yield Row(name, "bare forward pass of as many points", ours, other, at_most(1.15))
@@ -82,15 +84,9 @@ def bare_forward(network, points, batch_size):
     return torch.cat([network(batch) for batch in points.split(batch_size)])
 
 
-def ways_to_pass(network, points):
-    """Functions that pass the points in batches of four sizes."""
-    for size in (25, 50, 100, 400):
-        yield lambda size=size: bare_forward(network, points, size)
-
-
 @torch.no_grad()
 def authors_loop(network, ends):
-    """Regions on segments (B, 2, C, H, W): 200 points are made one by one, passed, walked."""
+    """Counts (B,) on segments (B, 2, C, H, W), by 200 points made and compared one at a time."""
     counts = []
     for first, second in ends.double().numpy():
         points = np.zeros((200, *first.shape))

@@ -1,7 +1,8 @@
-"""A graphics card against the CPU: the same results, how much faster; no rows without a card."""
+"""A graphics card against the CPU: agreement and speed; no rows without a card."""
 
 import copy
 import dataclasses
+import math
 import time
 
 import numpy as np
@@ -25,7 +26,7 @@ WAYS = ("float32", "tfloat32", "bfloat16", "bfloat16, compiled")
 
 @benchmark("gpu")
 def gpu(scale, device="cuda"):
-    """Agreement of a card's results with the CPU's, and its speed of training and counting."""
+    """Agreement of a card with the CPU, and its speed in training and counting."""
     if device == "cuda" and not torch.cuda.is_available():
         return
     yield from _checks(scale, device)
@@ -53,7 +54,7 @@ def _checks(scale, device):
     ends = [data.x_train[:2].to(place) for place in places]
     one, other = (exact_segment(net, *end).boundaries for net, end in zip(pair, ends, strict=True))
     yield _row("exact boundaries, difference", np.abs(one - other).max(initial=0), 1e-9)
-    names = [name for name in MEASURES if not name.startswith("linear_pieces")]  # which are slow
+    names = [name for name in MEASURES if not name.startswith("linear_pieces")]  # slow
     values = []
     for net, place in zip(pair, places, strict=True):
         given = net, copy.deepcopy(initial).to(place), data.to(place)
@@ -85,7 +86,7 @@ def _rates(scale, device):
     for way, seconds in rates.items():
         yield Row(f"card: 1000 images, width {WIDTH}, {way}", "float32", seconds, rates["float32"])
     for strategy in ("grid", "adaptive"):
-        found, few = [], -(-scale.segments // 20)
+        found, few = [], math.ceil(scale.segments / 20)
         for place, segments in ((device, 2), (device, 10 * scale.segments), ("cpu", few)):
             started = time.perf_counter()
             here = copy.deepcopy(network).to(place).eval()

@@ -21,7 +21,7 @@ print(own_peak())
 
 @benchmark("memory")
 def memory(scale):
-    """The peak of a process that counts regions on many segments against on ten, ResNet18/8."""
+    """Peak memory of counting on many segments against ten, each in a new process, ResNet18/8."""
     few = peak_megabytes(10)
     for segments in scale.many_segments:
         name = f"peak memory, {segments:,} segments of 200 points"
@@ -29,18 +29,18 @@ def memory(scale):
 
 
 def peak_megabytes(segments):
-    """Largest resident megabytes of a new process that counts regions on so many segments."""
+    """Peak resident memory, in MiB, of a new process that counts regions on `segments`."""
     command = [sys.executable, "-c", SCRIPT.format(segments=segments)]
     return int(subprocess.check_output(command, text=True).split()[-1]) / 1024
 
 
 def own_peak():
-    """Largest resident size of this process so far, in kibibytes.
+    """Peak resident memory of this process so far, in KiB.
 
-    Linux counts the memory of the process that started it into `ru_maxrss`, but not into VmHWM.
+    On Linux `ru_maxrss` includes the memory of the parent process; VmHWM does not.
     """
     if sys.platform == "linux":
         status = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0])
-    bytes_a_unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * bytes_a_unit // 1024
+    bytes_per_unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * bytes_per_unit // 1024

@@ -1,4 +1,4 @@
-"""The registry of benchmarks, how large they are, and the rows they give."""
+"""The registry of benchmarks, their sizes, and the rows they yield."""
 
 import statistics
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ BENCHMARKS = {}
 
 
 def benchmark(name):
-    """Decorate a function (Scale) -> iterable of Row, so that `--only name` runs it."""
+    """Register a function (Scale) -> iterable of Row, so that `--only name` runs it."""
 
     def register(function):
         BENCHMARKS[name] = function
@@ -23,10 +23,10 @@ class Scale:
 
     repeats: int  # times each side is measured, in turns
     grids: int  # label grids of 30 x 30; fewer in higher dimensions
-    images: int  # training images of an epoch
+    images: int  # training images per epoch
     segments: int  # of a region count, 200 points each
-    truth: int  # segments of a network, compared with a count that stands for the truth
-    triangles: int  # of a network, likewise
+    truth: int  # segments per network, compared with a count taken as the truth
+    triangles: int  # per network, likewise
     many_segments: tuple  # of region counts whose memory is compared
     runs: int  # of a campaign that does nothing
 
@@ -49,18 +49,18 @@ class Target(NamedTuple):
 
 
 def at_least(limit):
-    """Ours is to be `limit` times as fast as the other."""
+    """Require ours to be at least `limit` times as fast as the other."""
     return Target(">=", limit)
 
 
 def at_most(limit):
-    """Ours is to take at most `limit` times the time of the other."""
+    """Require ours to take at most `limit` times as long as the other."""
     return Target("<=", limit)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: seconds of both sides, measured in turns, or what else `unit` says.
+    """One comparison: seconds of both sides, measured in turns, or amounts of another `unit`.
 
     The ratio of a turn is other / ours, but ours / other where the target is `at_most`.
     """
@@ -95,5 +95,7 @@ class Row:
 
 
 def _quotient(a, b):
-    """a / b, where nothing is once as much as nothing."""
-    return a / b if b else 1.0 if a == b else float("inf")
+    """a / b, with 0 / 0 = 1 and a / 0 = inf."""
+    if a == b:
+        return 1.0
+    return a / b if b else float("inf")

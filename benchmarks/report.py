@@ -15,7 +15,7 @@ COLUMNS = ("benchmark", "against", "ours", "other", "ratio", "min-max", "target"
 
 
 def header(scale):
-    """Hardware, threads and versions, a line each."""
+    """Hardware and threads, versions, and the meaning of the ratios: three lines."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return (
         f"{hardware()}, {os.cpu_count()} cores, torch threads: {torch.get_num_threads()}\n"
@@ -36,14 +36,14 @@ def table(rows):
 
 
 def as_text(found):
-    """A `table` to print, the names of both sides from the left."""
+    """A `table` as text, with the names of both sides left-aligned."""
     widths = {name: found[name].str.len().max() for name in COLUMNS[:2]}
     left = {name: f"{{:<{width}}}".format for name, width in widths.items()}
     return found.to_string(index=False, formatters=left)
 
 
 def amount_text(amounts, unit="s"):
-    """Median of some amounts; seconds are shown in milliseconds."""
+    """Median of the amounts with its unit; seconds are shown in milliseconds."""
     if unit != "s":
         return f"{statistics.median(amounts):,.4g} {unit}"
     milliseconds = 1000 * statistics.median(amounts)

@@ -12,8 +12,8 @@ TOLERATED = 0.005  # seconds that scheduling a run may take
 
 @benchmark("scheduling")
 def scheduling(scale):
-    """Seconds a run until a scheduler of two workers has the outcomes of runs that do nothing."""
-    # Here, since machines with a graphics card may have none of Dask.
+    """Seconds per run for Dask to schedule, on two workers, runs that do nothing."""
+    # Imported here, because a machine with a graphics card may lack Dask.
     import dask
     from distributed import LocalCluster
 
@@ -29,13 +29,13 @@ def scheduling(scale):
     options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": 0}
     with LocalCluster(**options, dashboard_address="127.0.0.1:0") as cluster:
 
-        def seconds_a_run():
+        def seconds_per_run():
             started = time.perf_counter()
             outcomes = list(on_dask(todo, no_op, 0, cluster.scheduler_address))
             assert len(outcomes) == len(todo), f"{len(outcomes)} outcomes of {len(todo)} runs"
             return (time.perf_counter() - started) / len(todo)
 
-        (ours,) = in_turns([seconds_a_run], scale.repeats)
+        (ours,) = in_turns([seconds_per_run], scale.repeats)
     name = f"scheduling a run, {len(todo):,} runs that do nothing"
     yield Row(name, f"{1000 * TOLERATED:g} ms", ours, (TOLERATED,) * len(ours), at_most(1))
 

@@ -1,4 +1,4 @@
-"""Timing functions in turns, so that what else the machine does falls on all of them alike."""
+"""Time functions in turns, so that other load on the machine affects all of them alike."""
 
 import time
 
@@ -8,22 +8,23 @@ MIN_SECONDS = 0.05
 
 
 def in_turns(sides, repeats):
-    """Seconds of each side in each turn, a tuple a side; one unmeasured turn comes first.
+    """Seconds of each side in each turn, one tuple per side, after a turn that does not count.
 
-    sides: functions without arguments that return the seconds of what they measured. Every other
-    turn goes through them backwards.
+    sides: functions without arguments that return the seconds they measured. Every other turn goes
+    through them backwards.
     """
     for side in sides:
         side()
-    seconds = [[0.0] * repeats for _ in sides]
-    for turn in range(repeats):
-        for i in range(len(sides))[:: 1 if turn % 2 == 0 else -1]:
-            seconds[i][turn] = sides[i]()
+    order, seconds = range(len(sides)), [[] for _ in sides]
+    for _ in range(repeats):
+        for i in order:
+            seconds[i].append(sides[i]())
+        order = order[::-1]
     return [tuple(s) for s in seconds]
 
 
 def timed(function):
-    """A function that returns the seconds of a call, repeated until MIN_SECONDS have passed."""
+    """Return a function that measures the seconds of a call, repeated for MIN_SECONDS or longer."""
 
     def measure():
         calls, started = 0, time.perf_counter()
@@ -36,8 +37,8 @@ def timed(function):
 
 
 def compared(sides, repeats, who="a loop"):
-    """Seconds `in_turns` of functions that count, after they gave the same counts."""
-    first, *others = (side() for side in sides)
+    """Seconds `in_turns` of functions that count, once their counts have been found equal."""
+    first, *others = [side() for side in sides]
     for other in others:
         np.testing.assert_array_equal(other, first, f"{who} does not count the same")
     return in_turns([timed(side) for side in sides], repeats)

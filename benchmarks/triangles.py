@@ -1,6 +1,6 @@
-"""Counts on triangles: the mesh against grids; the truth is a far finer mesh.
+"""Counts on triangles: the mesh against grids, with a far finer mesh as the truth.
 
-Its one constant, `rc_utils.counting.mesh.BEND_FACTOR`, was chosen on other networks and triangles.
+The constant of the mesh, `mesh.BEND_FACTOR`, was chosen on other networks and triangles.
 """
 
 import itertools
@@ -25,18 +25,18 @@ METHODS = {
     "a grid of 30 points, interpolated": {},
     "a grid of 100 points, interpolated": {"resolution": 100},
 }
-LARGEST_SHARE, LARGEST_BIAS = 0.05, 0.01  # of wrong triangles, and of the mean count
-# The reference begins as a lattice of 101 points per edge. Elements near a change of label have the
-# spacing of 801 points, those in doubt that of 6,401. It is then made twice as fine, and where the
-# counts differ, in float64, twice as fine again: the truth is what two in a row agree on.
+LARGEST_SHARE, LARGEST_BIAS = 0.05, 0.01  # share of wrong triangles, relative bias of the mean
+# The reference begins as a lattice of 101 points per edge. Elements near a change of label are cut
+# to the spacing of 801 points, doubtful ones to that of 6,401. It is repeated from twice as fine a
+# lattice and, if the counts differ, in float64 from that and a finer one: the last is the truth.
 REFERENCE_POINTS, NEAR, FINEST = (101, 201, 401), 3, 6
 
-# Linear classifiers by their number of classes, and the memory that one of the larger may take.
-LINEAR_CLASSIFIERS, MOST_MEGABYTES = {10: 200, 1000: 5}, 512
+LINEAR_CLASSIFIERS = {10: 200, 1000: 5}  # number of classes -> number of classifiers
+MOST_MEGABYTES = 512  # peak for one classifier of 1,000 classes
 
 
 def labels_that_win(scores: np.ndarray) -> int:
-    """Number of labels that win somewhere on a simplex, linear scores (d + 1, C) at its corners.
+    """Number of labels that win somewhere on a simplex, by linear scores (d + 1, C) at its corners.
 
     For each label a linear program looks for the point where its lead over all others is largest.
     """
@@ -54,7 +54,7 @@ def labels_that_win(scores: np.ndarray) -> int:
 
 @benchmark("linear")
 def linear(scale):
-    """Linear classifiers, whose regions on a triangle are as many as the labels that win there."""
+    """Miscounts of linear classifiers, whose regions are the labels that win in the triangle."""
     rng, seconds = np.random.default_rng(0), []
     for classes, number in LINEAR_CLASSIFIERS.items():
         scores = rng.standard_normal((min(number, 10 * scale.triangles), 3, classes))
@@ -78,7 +78,7 @@ def linear(scale):
 
 
 def counts_of_linear(scores, **options):
-    """Regions (B,) of classifiers that are linear, scores (B, 3, C) at a triangle's corners."""
+    """Region counts (B,) of linear classifiers with scores (B, 3, C) at a triangle's corners."""
     corners, options = torch.eye(3, dtype=torch.float64), {"dim": 2, "num_samples": 1} | options
     found = [region_count(lambda x, s=s: x @ s, corners, **options) for s in torch.tensor(scores)]
     return np.array([count.counts[0] for count in found])
@@ -86,9 +86,9 @@ def counts_of_linear(scores, **options):
 
 @benchmark("triangles")
 def triangles(scale):
-    """Triangles that are counted wrong, their bias, and the evaluations and seconds they take.
+    """Share of miscounted triangles, bias, evaluations and seconds of each method.
 
-    Smooth networks have the largest learning rate, rough ones the smallest.
+    Smooth networks had the largest learning rate, rough ones the smallest.
     """
     data, networks = adaptive.trained_networks(scale.images // 4)
     rates = len(networks) // len(adaptive.NETWORKS)
@@ -140,8 +140,9 @@ def _triangles(kind, images, networks, draw):
 
 
 def reference(networks, points, draw):
-    """The truth (N, B); on how many triangles its last two counts differ; the largest changes."""
-    vertices, coarse, fine, finer = sample_vertices(points, **draw), *REFERENCE_POINTS
+    """True counts (N, B), the number of triangles not settled, and the largest change per step."""
+    vertices = sample_vertices(points, **draw)
+    coarse, fine, finer = REFERENCE_POINTS
     triangles, found = list(itertools.product(networks, vertices)), []
     for network, corners in tqdm(triangles, unit="triangle", disable=None):
         counts = [reference_count(network, corners, number) for number in (coarse, fine)]
@@ -150,23 +151,23 @@ def reference(networks, points, draw):
             counts += [reference_count(*exact, number) for number in (fine, finer)]
             network.float()
         found.append(counts)
-    looks = [[counts[k] for counts in found] for k in (0, 1, -2, -1)]
-    first, second, before, truth = np.reshape(looks, (4, len(networks), len(vertices)))
+    steps = [[counts[k] for counts in found] for k in (0, 1, -2, -1)]
+    first, second, before, truth = np.reshape(steps, (4, len(networks), len(vertices)))
     changes = {"the truth's first step": largest_change(first, second)}
     changes["the truth's last step"] = largest_change(before, truth)
     return truth, (truth != before).sum(), changes
 
 
 def largest_change(before, after):
-    """The largest share by which the mean count of one of N networks changes, counts (N, B)."""
+    """Largest relative change of a network's mean count, for counts (N, B) of N networks."""
     return np.abs(after.mean(1) / before.mean(1) - 1).max()
 
 
 def reference_count(network, corners, number):
     """Pieces on a triangle (3, *shape), on a mesh of `number` points per edge, fine at changes.
 
-    An element is cut while a corner's lead over the second label is no more than what a score
-    changes by across it, then where it is in doubt.
+    An element is cut while the smallest lead at its corners is at most the largest change of a
+    score across it, and then while it is in doubt.
     """
     classifier, corners = as_classifier(network, corners), corners[None]
     made = mesh.Mesh(classifier, corners, make_lattice(2, number), FINEST)
