@@ -1,8 +1,8 @@
-"""settings.csv and results.csv of this folder, from a clone of the authors' repository.
+"""Derive settings.csv and results.csv of this folder from a clone of the authors' repository.
 
 `python campaigns/authors/derive.py PATH-OF-A-CLONE`; `make authors` clones it first. settings.csv
-has means per setting, results.csv every published statement derived again, and what page 17 needs
-beyond settings.csv.
+has means per setting. results.csv has every published statement, derived again, and the further
+results of page 17.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ from rc_utils.sweep.records import INTERPOLATES
 
 SETTING = ["network", "lr", "batch_size"]
 COMBINATION = [*SETTING, "weight_decay"]
-# Column of a published table, by its end of the id -> experiment.
+# Last part of a statement's id, a column of a published table -> experiment.
 EXPERIMENTS = {"CIFAR-10": "basic", "CIFAR-100": "cifar100", "SGD": "basic", "Adam": "adam"}
 EXPERIMENTS |= {"Adagrad": "adagrad", "Test": "basic", "Train": "train", "Random": "random"}
 WHY_NONE = {
@@ -44,28 +44,30 @@ WHY_NONE = {
 
 def row(id_, quantity, found, runs):
     """Row of results.csv: an estimate and the files that it rests on."""
-    sources = " ".join(pd.unique(runs["source"]))
-    if sources.count(":") > len(MAIN_NETWORKS):
-        sources = f"{COMMIT}:tasks/{runs['experiment'].iloc[0]}/"
+    sources = pd.unique(runs["source"])
+    if len(sources) > len(MAIN_NETWORKS):
+        sources = [f"{COMMIT}:tasks/{runs['experiment'].iloc[0]}/"]
     values = {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
-    return {"id": id_, "quantity": quantity, **values, "unit": found.unit, "source": sources}
+    values |= {"unit": found.unit, "source": " ".join(sources)}
+    return {"id": id_, "quantity": quantity} | values
 
 
 def without_interval(rows, unit):
-    """Correlation of count and gap over rows that repeat each other, as the paper has it."""
+    """Correlation of count and gap as in the paper; no interval, as rows repeat a setting."""
     return Estimate(correlate(rows["count"], rows["gap"]).value, n=len(rows), unit=unit)
 
 
 def correlations(id_, runs, kinds=("gap", "gap where it fits", "test accuracy"), x="count"):
     """Correlations of column `x` with the gap, the gap of runs that fit, and test accuracy.
 
-    Each over combinations of learning rate, batch size and weight decay, seeds averaged, as the
-    paper has it (without an interval: weight decays repeat a setting), and over settings.
+    Each is given twice: over combinations of learning rate, batch size and weight decay, as in the
+    paper (without an interval, as weight decays repeat a setting), and over settings.
     """
     for kind in kinds:
         y = "test_accuracy" if kind == "test accuracy" else "gap"
         part = runs[runs["train_accuracy"] >= INTERPOLATES] if kind == "gap where it fits" else runs
-        combined, settings = (part.groupby(keys)[[x, y]].mean() for keys in (COMBINATION, SETTING))
+        combined = part.groupby(COMBINATION)[[x, y]].mean()
+        settings = part.groupby(SETTING)[[x, y]].mean()
         value = correlate(combined[x], combined[y]).value
         printed = Estimate(value, n=len(combined), unit="combinations")
         yield row(id_, f"correlation with {kind}, combinations", printed, runs)
@@ -76,8 +78,8 @@ def correlations(id_, runs, kinds=("gap", "gap where it fits", "test accuracy"),
 def fit_correlations(id_, runs):
     """Correlations of the count over the fits of a classical classifier.
 
-    A line that repeats the numbers of another is the same classifier again: it enters the printed
-    number ("lines"), but no interval ("fits").
+    Lines with equal numbers are one classifier: all of them enter the correlation that the paper
+    printed ("lines"), one of them those with intervals ("fits").
     """
     once = runs.drop_duplicates(FITS)
     yield row(id_, "correlation with gap, lines", without_interval(runs, "lines"), runs)
@@ -151,14 +153,14 @@ def _single_rows(runs):
 
 
 def _change_with_dimension(runs):
-    """Change of the correlation from segments to d dimensions, network mean, furthest from 0."""
+    """Largest change of r from segments to d dimensions over d, each a mean over networks."""
     found = []
     for d in (2, 3, 4, 5):
         changes = []
         for network, part in runs[runs["experiment"] == f"dimension d={d}"].groupby("network"):
             same = runs[(runs["experiment"] == "basic") & (runs["network"] == network)]
             means = [rows.groupby(SETTING)[["count", "gap"]].mean() for rows in (same, part)]
-            before, after = (correlate(m["count"], m["gap"]).value for m in means)
+            before, after = [correlate(m["count"], m["gap"]).value for m in means]
             changes.append(after - before)
         found.append(Estimate(float(np.mean(changes)), n=len(changes), unit="networks"))
     rows = runs[runs["experiment"].str.startswith("dimension")].assign(experiment="dimension")
@@ -216,10 +218,10 @@ def _augmentation_rows(runs):
 
 
 def full_size_rows(runs):
-    """Rows without a statement that setting means cannot give; their ids begin with full-size.
+    """Rows beyond the published statements, which need single runs; their ids begin with full-size.
 
-    The effect of weight decay; runs of one setting with different seeds; runs with the same seed as
-    well, so that they share their 100 segments; and experiments that were not published.
+    The effect of weight decay; runs of one setting with different seeds; runs of one setting on the
+    same 100 segments, that is with one seed; and experiments that were not published.
     """
     basic = runs[runs["experiment"] == "basic"].copy()
     basic["log_count"] = np.log(basic["count"])
@@ -234,7 +236,7 @@ def full_size_rows(runs):
         found = partial_correlation(part, "log_count", "gap", "C(group)", part["setting"])
         words = "correlation of log count and gap, same setting, other seed"
         yield row(f"full-size/seeds/{network}", words, found, part)
-    # The count before training tells the seeds of four networks apart; for the others it is 1.
+    # No file names its seeds. Four networks differ before training; the others have count 1 there.
     four = basic[basic.groupby("network")["R0"].transform("nunique") >= 3]
     for id_, words, part, keys in (
         ("full-size/seeds", "other seed", basic, COMBINATION),

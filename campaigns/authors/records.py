@@ -1,8 +1,8 @@
-"""The authors' own records at full size, as one table, which `derive.py` makes others from.
+"""Read the authors' own records at full size as one table; `derive.py` makes others from it.
 
 The first author's repository (GitHub lijingwei0502/implicit_bias) holds at commit 6148365 the text
-files that the paper's tables rest on, one line per training run. The repository has no licence:
-neither its files nor its lines are kept.
+files behind the paper's tables, one line per training run. That repository has no licence, so none
+of its files or lines are copied here.
 """
 
 import re
@@ -15,8 +15,8 @@ from rc_utils.published import NETWORKS
 from rc_utils.validation import naming, require
 
 COMMIT = "lijingwei0502/implicit_bias@6148365"
-# Folders whose lines hold a curve of counts. Left out: `rank_corr`, mix_aug/primal.txt, copies of
-# `train` and basic/Resnet18.txt; `early`, `gradient` and `regression`, which no statement needs.
+# Folders whose lines hold a curve of counts. Left out: `rank_corr`, a copy of `train`;
+# mix_aug/primal.txt, a copy of basic/Resnet18.txt; `early`, `gradient`, `regression`, not needed.
 CURVES = "basic cifar100 2d adam adagrad train random 1drandom dimension svhn mix_aug batch_lr stop"
 CURVES = (*CURVES.split(), "weight_decay")
 COUNTS = [f"R{epoch}" for epoch in range(0, 201, 10)]
@@ -41,10 +41,10 @@ FILE_NAME = re.compile("(batch|lr|)(.+?)(?:_new|_svhn|)")
 
 
 def numbers(path, lengths):
-    """Lines of a text file of numbers, (n, length); blank lines are passed over.
+    """Array (n, length) of a text file of numbers; blank lines are skipped.
 
-    Raises ValueError naming the file where something is no finite number, where a line has not one
-    of the `lengths`, and where the file is missing.
+    Raises ValueError naming the file if it is missing, if an entry is not a finite number or if the
+    length of a line is not in `lengths`.
     """
     require(path.is_file(), f"{path} is not there; check out commit 6148365")
     with naming(path):
@@ -60,16 +60,17 @@ def read_runs(root):
 
     A line of `CURVES` reads, from its end: batch size, learning rate, weight decay, test and
     training accuracy in percent, 21 counts, and in some files the kind of the counted points, which
-    tells the dimensions of `dimension` apart. The first file of `measure` has no training accuracy:
-    its networks are taken to fit. Columns: experiment, network, lr, batch_size, weight_decay, R0,
+    tells the dimensions of `dimension` apart. The first file of `measure` has no training accuracy,
+    which is taken to be 1. Columns: experiment, network, lr, batch_size, weight_decay, R0,
     R10, ..., count (the last of the curve), train_accuracy, test_accuracy, gap, source and more.
-    Raises ValueError as `numbers`, for impossible values, and where a file is missing.
+    Raises ValueError as `numbers` does, and for impossible values.
     """
     tables = []
     for folder in tqdm(CURVES, desc="the authors' records", unit="folder"):
         files = sorted((root / "tasks" / folder).glob("*.txt"))
         require(files, f"no text file in {root}/tasks/{folder}; check out commit 6148365")
-        tables += [table for path in files for table in _read_curve(path, folder)]
+        for path in files:
+            tables += _read_curve(path, folder)
     for name, (experiment, network, columns) in OTHERS.items():
         table = pd.DataFrame(numbers(root / name, (len(columns),)), columns=columns)
         table = table.assign(experiment=experiment, network=network, source=f"{COMMIT}:{name}")
@@ -82,12 +83,12 @@ def read_runs(root):
 
 
 def _read_curve(path, folder):
-    """Runs of one file of `CURVES`; nothing for summaries, such as correlation.txt, and copies."""
+    """The table of a file of `CURVES` in a list, empty for summaries and copies of other files."""
     prefix, network = FILE_NAME.fullmatch(path.stem).groups()
     if folder == "mix_aug" and network in ("mixup", "augmentation"):
         prefix, network = network, "resnet18"
     if network.lower() not in OUR_NAMES:
-        return
+        return []
     rows = numbers(path, (len(CURVE), len(CURVE) + 1))
     table = pd.DataFrame(rows[:, -len(CURVE) :], columns=CURVE)
     percent = table[["train_accuracy", "test_accuracy"]]
@@ -100,14 +101,14 @@ def _read_curve(path, folder):
     if folder == "dimension":
         table["experiment"] = [f"dimension d={kind - 1:.0f}" for kind in rows[:, 0]]
     table["network"] = OUR_NAMES[network.lower()]
-    yield table.assign(source=f"{COMMIT}:tasks/{folder}/{path.name}")
+    return [table.assign(source=f"{COMMIT}:tasks/{folder}/{path.name}")]
 
 
 def settings_table(runs):
     """Means over weight decays and seeds: one row per experiment, network, lr and batch size.
 
-    `runs` says how many were averaged; `count_0` and `count_10` are the counts before training and
-    after ten epochs.
+    `runs` is the number of runs averaged; `count_0` and `count_10` are the counts before training
+    and after ten epochs.
     """
     runs = runs[runs["count"].notna()].rename(columns={"R0": "count_0", "R10": "count_10"})
     groups = runs.groupby(["experiment", "network", "lr", "batch_size"])

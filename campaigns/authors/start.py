@@ -1,15 +1,13 @@
-"""The authors' counts before training, rebuilt: `python campaigns/authors/start.py`.
+"""Rebuild the authors' counts before training: `python campaigns/authors/start.py`.
 
 In the authors' code (`main.py`, `train_and_test.py` of lijingwei0502/implicit_bias) one seed fixes
-the start of the network and the 100 segments, so the count at epoch 0 can be made again without any
-training. This needs the images of CIFAR-10 in their original order: in another order the segments
-join other images, and counts agree within the error of 100 segments at best.
+the initial weights and the 100 segments, so the count at epoch 0 can be rebuilt without training.
+This needs the images of CIFAR-10 in their original order: in another order the segments join other
+images, and counts agree within the error of 100 segments at best.
 
-Seven of the nine networks start here with the weights of theirs for the same seed; SENet18 and
-EfficientNetB0 draw their layers in another order. Networks whose start gives one label say nothing.
+Seven of the nine networks have here the initial weights of theirs for the same seed; SENet18 and
+EfficientNetB0 draw their layers in another order. Networks that predict one label tell nothing.
 """
-
-from __future__ import annotations
 
 import argparse
 import itertools
@@ -32,7 +30,7 @@ FIRST_LABELS = [6, 9, 9, 4, 1, 1, 2, 7, 8, 3]
 
 
 def drawn_pairs(number: int, seed: int, num_segments: int = 100) -> np.ndarray:
-    """Indices (num_segments, 2) of the images that their code joins, out of `number` of them."""
+    """Indices (num_segments, 2) of the images that their code joins, out of `number` images."""
     generator = np.random.RandomState(seed)
     return np.stack([generator.choice(number, 2, replace=False) for _ in range(num_segments)])
 
@@ -41,8 +39,8 @@ def drawn_pairs(number: int, seed: int, num_segments: int = 100) -> np.ndarray:
 def count_on_segment(network: torch.nn.Module, ends: torch.Tensor, step: int) -> int:
     """Number of regions on 200 points between two standardised images, ends (2, 3, 32, 32).
 
-    Labels are taken at every `step`-th point, then at all points between two that differ; with step
-    1 at every point, as in their code.
+    The network labels every `step`-th point, then all points between two that differ; with step 1
+    every point, as in their code.
     """
     share = torch.linspace(0, 1, NUM_POINTS, dtype=torch.float64).view(-1, 1, 1, 1)
     points = ((1 - share) * ends[0] + share * ends[1]).float()
@@ -51,9 +49,9 @@ def count_on_segment(network: torch.nn.Module, ends: torch.Tensor, step: int) ->
     count = 1
     for (place, label), (after, next_label) in itertools.pairwise(zip(places, labels, strict=True)):
         if label != next_label:
-            run = [label, next_label]
-            if after > place + 1:
-                run[1:1] = network(points[place + 1 : after]).argmax(1).tolist()
+            between = points[place + 1 : after]
+            inner = network(between).argmax(1).tolist() if len(between) else []
+            run = [label, *inner, next_label]
             count += sum(one != other for one, other in itertools.pairwise(run))
     return count
 

