@@ -12,7 +12,6 @@ import fnmatch
 import json
 import pathlib
 import re
-import sys
 import tomllib
 
 import matplotlib
@@ -238,8 +237,7 @@ def main(argv=None):
     path = parser.parse_args(argv).output
     write(path)
     print(path)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
