@@ -95,7 +95,7 @@ serve: book
 bench: env
 	$(BIN)/python -m benchmarks
 
-lock:
+lock: env
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -o requirements.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-lab.in -c requirements.txt -o requirements-lab.txt
 

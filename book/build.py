@@ -59,7 +59,8 @@ def render(layout, strict=True):
     strict: treat warnings as errors; turn it off if pages refer to results of an unexecuted page.
     """
     build, generated = layout.book / "_build", {"_build", "__pycache__"}
-    files = [p for p in layout.book.rglob("*") if p.is_file() and not generated & set(p.parts)]
+    files = [p for p in layout.book.rglob("*") if p.is_file()]
+    files = [p for p in files if not generated & set(p.relative_to(layout.book).parts)]
     files += [p for p in (layout.root / "article").glob("*") if p.suffix in (".py", ".typ")]
     frame = [p for p in files if p.name == "_toc.yml" or "_static" in p.parts]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _RENDERERS)

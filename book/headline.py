@@ -218,10 +218,10 @@ def main():
 
 
 def same_figure(one, other):
-    """Whether two SVGs agree in text and, within half a point, in position: machines differ."""
-    texts = [re.findall(r">([^<>]+)</text>", svg) for svg in (one, other)]
+    """Whether two SVGs agree in text, colours and, to half a point, positions: machines differ."""
+    texts = [re.findall(r">([^<>]+)</text>|(#[0-9a-f]{6})", svg) for svg in (one, other)]
     places = [" ".join(re.findall(r' (?:d|x|y)="([^"]*)"', svg)) for svg in (one, other)]
-    paths = [re.findall(r"-?\d+\.\d+", place) for place in places]
+    paths = [re.findall(r"-?\d+(?:\.\d+)?", place) for place in places]
     if texts[0] != texts[1] or len(paths[0]) != len(paths[1]):
         return False
     return all(abs(float(a) - float(b)) < 0.5 for a, b in zip(*paths, strict=True))

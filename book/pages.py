@@ -202,7 +202,7 @@ def _stamp_of(executed):
     """Fingerprint stored in an executed notebook; None if there is none or it is damaged."""
     try:
         return json.loads(executed.read_text(encoding="utf8"))["metadata"].get(STAMP)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -91,6 +91,9 @@ def test_a_figure_whose_points_moved_is_another():
     assert headline.same_figure(svg, svg.replace("10.01", "10.02"))
     assert not headline.same_figure(svg, svg.replace("10.01", "12.01"))
     assert not headline.same_figure(svg, svg.replace("gap", "count"))
+    blue = svg.replace("<path", '<path style="fill: #0072b2"')
+    assert not headline.same_figure(blue, blue.replace("0072b2", "d55e00"))
+    assert not headline.same_figure('<path d="M 0 0 L 10 10"/>', '<path d="M 0 0 L 90 90"/>')
 
 
 def test_the_numbers_of_runs_in_the_readme_are_those_of_the_records():
