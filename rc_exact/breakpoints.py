@@ -1,18 +1,18 @@
-"""New breakpoints of a segment: sign changes of affine pieces, merged with the known ones."""
+"""Breakpoints of a segment: sign changes of piecewise-affine functions, without duplicates."""
 
 import torch
 
-# Breakpoints nearer than this, in units of the segment, are one: float64 rounds them to some 1e-15.
+# Alphas closer than this are one breakpoint: float64 rounds them to about 1e-15.
 BREAKPOINT_TOLERANCE = 1e-13
 
 
 def sign_changes(alphas, z):
-    """Positions of the sign changes of z, and the entries that change.
+    """Alphas where entries of z (P, ...) change sign, (K,), and the indices of these entries.
 
-    That is at alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}).
+    Each is alpha_p + (alpha_{p+1} - alpha_p) z_p / (z_p - z_{p+1}).
     """
     negative = z < 0
-    row, *entries = (negative[1:] ^ negative[:-1]).nonzero(as_tuple=True)
+    row, *entries = (negative[1:] != negative[:-1]).nonzero(as_tuple=True)
     before, after = z[(row, *entries)], z[(row + 1, *entries)]
     at = alphas[row] + (alphas[row + 1] - alphas[row]) * (before / (before - after))
     finite = at.isfinite()
@@ -20,7 +20,7 @@ def sign_changes(alphas, z):
 
 
 def distinct(at, alphas):
-    """Those of `at`, ascending, further than BREAKPOINT_TOLERANCE from `alphas` and each other."""
+    """Sorted entries of `at` that are BREAKPOINT_TOLERANCE apart, from `alphas` (P,) as well."""
     new = at.sort().values
     new = new[(new - alphas[nearest(new, alphas)]).abs() > BREAKPOINT_TOLERANCE]
     apart = torch.ones(len(new), dtype=torch.bool, device=new.device)
@@ -29,6 +29,6 @@ def distinct(at, alphas):
 
 
 def nearest(at, alphas):
-    """Rows of the `alphas` (P,), ascending, that are nearest to each of `at`."""
+    """Index of the entry of `alphas` (P,), ascending, that is nearest to each of `at`."""
     above = torch.searchsorted(alphas, at).clamp(1, len(alphas) - 1)
     return above - (at - alphas[above - 1] < alphas[above] - at).long()

@@ -1,4 +1,4 @@
-"""The graph of a piecewise-linear network in float64; any other layer is refused by name."""
+"""The graph of a piecewise-linear network in float64; errors name any other layer."""
 
 import copy
 import operator
@@ -43,7 +43,7 @@ KINK_FUNCTIONS = {
     F.relu: [0.0], torch.relu: [0.0], F.leaky_relu: [0.0], F.relu6: [0.0, 6.0], torch.abs: [0.0],
 }  # fmt: skip
 KINK_METHODS = {"relu": [0.0], "abs": [0.0]}
-# What may be given the number of points, to keep it as the first dimension of a shape.
+# Operations whose shape arguments may contain the number of points, as the first dimension.
 RESHAPING = {"view", "reshape", torch.reshape}
 NOT_PIECEWISE_LINEAR = (
     "is not piecewise linear, or not known to be. Known: Linear, Conv2d, BatchNorm, ReLU, "
@@ -51,7 +51,7 @@ NOT_PIECEWISE_LINEAR = (
     "concatenation, chunks, reshaping and products with constants. Other networks are counted with "
     'region_count(..., strategy="adaptive")'
 )
-# What may return a view of its first argument, so that a change of the result changes that as well.
+# Operations that may return a view of their first argument, which a change in place changes too.
 VIEWS = {
     operator.getitem, torch.chunk, torch.split, torch.flatten, torch.reshape, torch.transpose,
     torch.permute, torch.squeeze, torch.unsqueeze, F.dropout, "chunk", "split", "flatten",
@@ -66,10 +66,10 @@ IN_PLACE_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itru
 class Step:
     """One node of the graph.
 
-    kind: "affine" (`call` is affine between breakpoints), "reshape" (that, and may be given the
-    number of points), "kink" (piecewise linear with corners at `thresholds` of its first argument),
-    "max_pool" or "size" (of an activation, read by the network). `dead`: names of the values that
-    no later step reads.
+    kind: "affine" (`call` is affine between breakpoints), "reshape" (affine, and its arguments may
+    contain the number of points), "kink" (piecewise linear, with corners where the first argument
+    is one of `thresholds`), "max_pool" or "size" (the shape of an activation). `dead`: names of the
+    values that no later step reads.
     """
 
     name: str
@@ -83,9 +83,9 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Steps in order, the names of input and output, constants by name, and the network traced.
+    """Steps in order, names of the input and the output, constants by name, and the network.
 
-    Constants are weights, and what is computed of weights alone. The network is a copy in float64.
+    Constants are weights and values computed from weights alone. `network` is the float64 copy.
     """
 
     steps: list
@@ -98,7 +98,8 @@ class Plan:
 def make_plan(network, device=None):
     """Plan of a copy of `network` in evaluation mode and float64.
 
-    Raises ValueError, naming the layer, where torch.fx cannot trace or it is not piecewise linear.
+    Raises ValueError if torch.fx cannot trace the network or a layer, named, is not piecewise
+    linear.
     """
     _refuse_hooks(network, type(network).__name__)  # which torch.fx does not see
     try:
@@ -112,16 +113,16 @@ def make_plan(network, device=None):
         ) from error
     for node in graph_module.graph.nodes:
         if node.op in ("call_function", "call_module") and not node.args and "input" in node.kwargs:
-            # Steps look at their first argument, which torch calls so.
+            # Steps expect their first argument, which torch calls `input`, by position.
             node.args = (node.kwargs["input"],)
             node.kwargs = {key: value for key, value in node.kwargs.items() if key != "input"}
-    nodes = list(graph_module.graph.nodes)
-    inputs, name = [node for node in nodes if node.op == "placeholder"], type(network).__name__
+    nodes, name = list(graph_module.graph.nodes), type(network).__name__
+    inputs = [node for node in nodes if node.op == "placeholder"]
     refuse_unless(len(inputs) == 1, name, f"takes {len(inputs)} inputs; expected one")
-    depends = {inputs[0]}
+    activations = {inputs[0]}
     for node in nodes:
-        if any(argument in depends for argument in node.all_input_nodes) and not _is_size(node):
-            depends.add(node)
+        if any(source in activations for source in node.all_input_nodes) and not _is_size(node):
+            activations.add(node)
     last_use = {source: node for node in nodes for source in node.all_input_nodes}
     constants, steps = {}, []
     for node in nodes:
@@ -134,16 +135,16 @@ def make_plan(network, device=None):
             constants[node.name] = _constant(node, graph_module, constants)
             continue
         dead = tuple(source.name for source in node.all_input_nodes if last_use[source] is node)
-        steps.append(_step_of(node, graph_module, depends, dead))
+        steps.append(_step_of(node, graph_module, activations, dead))
     result = nodes[-1].args[0]
     single = isinstance(result, fx.Node)
     refuse_unless(single, name, "returns several values; expected one tensor")
-    refuse_unless(result in depends, name, "returns what does not depend on its input")
+    refuse_unless(result in activations, name, "returns a value that ignores its input")
     return Plan(steps, inputs[0].name, result.name, constants, network)
 
 
 def _constant(node, graph_module, constants):
-    """Value of a node that the input does not reach, such as weights times a mask."""
+    """Value of a node that does not depend on the input, such as weights times a mask."""
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: constants[one.name])
     if node.op == "call_module":
         return graph_module.get_submodule(node.target)(*args, **kwargs)
@@ -158,17 +159,17 @@ def _is_size(node):
 
 
 class Refused(ValueError):
-    """A network whose regions cannot be solved for; the message names what of it and why."""
+    """Raised for a network that cannot be solved; the message names the part and the reason."""
 
 
 def refuse_unless(condition, where, reason):
-    """Raise Refused, naming what of the network cannot be taken and why, unless `condition`."""
+    """Raise Refused unless `condition`; `where` is the part of the network, `reason` the fault."""
     if not condition:
         raise Refused(f"exact_segment cannot take this network: {where} {reason}")
 
 
-def _step_of(node, graph_module, depends, dead):
-    """The step of a node, or ValueError naming it."""
+def _step_of(node, graph_module, activations, dead):
+    """Step of a node; raises Refused where it is not piecewise linear."""
     if node.op == "call_module":
         module = graph_module.get_submodule(node.target)
         where = f"layer {node.target} ({type(module).__name__})"
@@ -177,7 +178,7 @@ def _step_of(node, graph_module, depends, dead):
     else:
         name = getattr(node.target, "__name__", str(node.target))
         where = f"operation {node.name} ({name})"
-        kind, call, thresholds = _function_step(node, where, depends)
+        kind, call, thresholds = _function_step(node, where, activations)
         in_place = node.target in IN_PLACE_OPERATORS or node.kwargs.get("inplace", False)
     spoils = in_place and _is_read_again(node.args[0], graph_module)
     reason = "works in place on a value that is read again; use the version out of place"
@@ -187,7 +188,7 @@ def _step_of(node, graph_module, depends, dead):
 
 
 def _is_read_again(node, graph_module):
-    """Whether the memory of a node's value has another reader than the step at hand."""
+    """Whether any step but the current one reads the memory of a node's value."""
     while isinstance(node, fx.Node):
         if len(node.users) > 1:
             return True
@@ -201,10 +202,10 @@ def _is_read_again(node, graph_module):
 
 
 def _refuse_hooks(module, where):
-    computed = module._forward_pre_hooks.values()
-    known = all(type(hook).__module__.startswith("torch.nn.utils") for hook in computed)
-    changed = module._forward_hooks or "forward" in vars(module) or not known
-    refuse_unless(not changed, where, "has a hook or a forward of its own, which may bend")
+    pre_hooks = module._forward_pre_hooks.values()
+    known = all(type(hook).__module__.startswith("torch.nn.utils") for hook in pre_hooks)
+    plain = known and not module._forward_hooks and "forward" not in vars(module)
+    refuse_unless(plain, where, "has a hook or its own forward, which may not be piecewise linear")
 
 
 def _module_step(module, where):
@@ -218,15 +219,16 @@ def _module_step(module, where):
     refuse_unless(kind in AFFINE_MODULES, where, NOT_PIECEWISE_LINEAR)
     normalises = isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
     reason = "normalises by the statistics of the batch: not a function of a point"
-    refuse_unless(not (normalises and module.running_mean is None), where, reason)
+    refuse_unless(not normalises or module.running_mean is not None, where, reason)
     return "affine", module, ()
 
 
-def _function_step(node, where, depends):
+def _function_step(node, where, activations):
     method = node.op == "call_method"
     call = getattr(torch.Tensor, node.target, None) if method else node.target
-    if node.target in (KINK_METHODS if method else KINK_FUNCTIONS):
-        return "kink", call, (KINK_METHODS if method else KINK_FUNCTIONS)[node.target]
+    kinks = KINK_METHODS if method else KINK_FUNCTIONS
+    if node.target in kinks:
+        return "kink", call, kinks[node.target]
     if node.target is F.max_pool2d:
         options = dict(zip(POOL_OPTIONS, node.args[1:], strict=False)) | node.kwargs
         return "max_pool", _pool_settings(where, **options), ()
@@ -239,12 +241,10 @@ def _function_step(node, where, depends):
         refuse_unless(method or node.args[1] == "shape", where, NOT_PIECEWISE_LINEAR)
         return "size", call, ()
     if node.target in (PRODUCT_METHODS if method else PRODUCT_FUNCTIONS):
-        factors = [one for one in (*node.args, *node.kwargs.values()) if one in depends]
-        divides = "div" in getattr(node.target, "__name__", str(node.target))
-        in_divisor = bool(factors) and divides and node.args[0] not in depends
-        by_activation = len(factors) > 1 or in_divisor
+        factors = [f for f in (*node.args, *node.kwargs.values()) if f in activations]
+        in_divisor = "div" in call.__name__ and node.args[0] not in activations and bool(factors)
         reason = "multiplies or divides by an activation, which is not piecewise linear"
-        refuse_unless(not by_activation, where, reason)
+        refuse_unless(len(factors) < 2 and not in_divisor, where, reason)
         rounds = node.kwargs.get("rounding_mode") is not None
         refuse_unless(not rounds, where, "rounds, which is not piecewise linear")
         return "affine", call, ()
@@ -258,9 +258,9 @@ def _function_step(node, where, depends):
 def _pool_settings(
     where, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
 ):
-    """The arguments of `pool_windows` after the first."""
+    """Arguments of `pool_windows` after z: kernel size, stride and padding as pairs, ceil_mode."""
     plain = dilation in (1, (1, 1)) and not return_indices
     refuse_unless(plain, where, "has a dilation or returns indices; expected neither")
-    options = kernel_size, kernel_size if stride is None else stride, padding
-    pairs = (tuple(v) if isinstance(v, tuple | list) else (v, v) for v in options)
+    stride = kernel_size if stride is None else stride
+    pairs = [v if isinstance(v, tuple | list) else (v, v) for v in (kernel_size, stride, padding)]
     return *pairs, ceil_mode
