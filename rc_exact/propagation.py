@@ -1,4 +1,4 @@
-"""Carrying the breakpoints of a piecewise-linear network along a segment, layer by layer."""
+"""Breakpoints of a piecewise-linear network on a segment, propagated layer by layer."""
 
 import operator
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from torch.nn import functional as F
 from rc_exact.breakpoints import distinct, nearest, sign_changes
 from rc_exact.plan import Refused, refuse_unless
 
-# A part with this many rows is carried on even where it exceeds the memory asked for.
+# A part with at most this many rows is never split, even if it exceeds the memory limit.
 FEWEST_ROWS = 8
-# Numbers of rows with which a plan is tried: what follows both is the first dimension.
+# Batch sizes of the two trial runs, between which only the first dimension may differ.
 TRIALS = (3, 5)
-# Share of the largest score by which the plan may differ from the network, by rounding.
+# Difference by rounding of the scores of plan and network, relative to the largest score.
 SCORE_TOLERANCE = 1e-6
 # Stands for the size of the first dimension, which grows with every breakpoint.
 ROWS = object()
@@ -29,8 +29,8 @@ class Part:
 
     Attributes:
         step: index of the next step.
-        alphas: (P,) float64, ascending: every value is affine between neighbours.
-        values: by name, tensors (P, *shape) of the activations at the alphas, or tuples of them.
+        alphas: (P,) float64, ascending; every value is affine between neighbouring alphas.
+        values: activations at the alphas by name, tensors (P, *shape) or tuples of them.
     """
 
     step: int
@@ -41,12 +41,12 @@ class Part:
 def propagate(plan, x0, x1, most_rows, between=(0.0, 1.0)):
     """Yield (alphas (P,), scores (P, ...)) of consecutive parts of a segment.
 
-    It leads from x0 to x1, (*shape) float64; `between` limits it to these alphas; `most_rows` is
-    what `rehearse` returned. The scores are affine between neighbouring alphas; a part begins where
+    The segment goes from x0 to x1, (*shape) float64, or between the alphas `between`. `most_rows`
+    is the result of `rehearse`. Scores are affine between neighbouring alphas; a part begins where
     the one before ended.
     """
     ends = torch.tensor(between, dtype=torch.float64, device=x0.device)
-    waiting = [Part(0, ends, {plan.input: torch.stack([(1 - a) * x0 + a * x1 for a in between])})]
+    waiting = [Part(0, ends, {plan.input: points_at(x0, x1, ends)})]
     while waiting:
         part = waiting.pop()
         halves = _advance(plan, part, most_rows)
@@ -56,8 +56,14 @@ def propagate(plan, x0, x1, most_rows, between=(0.0, 1.0)):
             waiting.extend(reversed(halves))
 
 
+def points_at(x0, x1, alphas):
+    """Points (P, *shape) of the segment from x0 to x1, (*shape), at alphas (P,)."""
+    alphas = alphas.view(-1, *(1,) * x0.ndim)
+    return (1 - alphas) * x0 + alphas * x1
+
+
 def run_rows(plan, points, most_rows):
-    """Scores (P, ...) at points (P, *shape), without breakpoints between them."""
+    """Scores (P, ...) of the network at points (P, *shape)."""
     outputs = []
     for rows in points.split(min(most_rows, default=len(points))):
         # A network may squeeze away the dimension of a single row.
@@ -67,25 +73,25 @@ def run_rows(plan, points, most_rows):
 
 
 def rehearse(plan, x0, x1, max_bytes):
-    """The most rows at each step whose values, those of other steps included, take `max_bytes`.
+    """Number of rows at each step for which all values that are still needed fit `max_bytes`.
 
-    Raises ValueError where a step refuses points of the shape of x0, mixes rows or computes with
-    their number, and where the plan gives other scores than the network.
+    Raises ValueError if a step fails on points of the shape of x0, mixes rows or computes with
+    their number, or if the scores of the plan are not those of the network.
     """
-    few, many = (_try(plan, x0, x1, rows) for rows in TRIALS)
-    for step, (_, kept), (_, other) in zip(plan.steps, few, many, strict=True):
-        refuse_unless(kept == other, step.name, WITH_ROWS)
-    return [max(FEWEST_ROWS, max_bytes // max(size, 1)) for size, _ in few]
+    few, many = [_trial_run(plan, x0, x1, rows) for rows in TRIALS]
+    for step, (_, leaves), (_, others) in zip(plan.steps, few, many, strict=True):
+        refuse_unless(leaves == others, step.name, WITH_ROWS)
+    return [max(FEWEST_ROWS, max_bytes // max(row_bytes, 1)) for row_bytes, _ in few]
 
 
-def _try(plan, x0, x1, rows):
-    """For each step the bytes of a row of all live values, and what its value has beside rows.
+def _trial_run(plan, x0, x1, rows):
+    """For each step: bytes per row of all values still needed, and the leaves of its own value.
 
-    That is the shapes of tensors without their first dimension, and all that is no tensor.
+    A tensor is represented by its shape without the first dimension.
     """
-    share = torch.linspace(0, 1, rows, dtype=x0.dtype, device=x0.device).view(-1, *(1,) * x0.ndim)
-    points = (1 - share) * x0 + share * x1
-    part = Part(0, None, {plan.input: points.clone()})
+    alphas = torch.linspace(0, 1, rows, dtype=x0.dtype, device=x0.device)
+    points = points_at(x0, x1, alphas)
+    part = Part(0, alphas, {plan.input: points.clone()})
     found = []
     for step in plan.steps:
         try:
@@ -99,28 +105,27 @@ def _try(plan, x0, x1, rows):
                 "the shape it takes?"
             ) from error
         value = part.values[step.name]
-        mixed = [tuple(t.shape) for t in _tensors(value) if t.ndim == 0 or len(t) != rows]
-        expected = "expected the first dimension to stay that of the points"
-        reason = f"makes {mixed and mixed[0]} of {rows} points; {expected}"
-        refuse_unless(not mixed, step.name, reason)
-        size = sum(t.numel() * t.element_size() for t in _tensors(part.values)) // rows
-        leaves = _leaves(value)
-        kept = [tuple(x.shape[1:]) if isinstance(x, torch.Tensor) else x for x in leaves]
-        found.append((size, kept))
+        for shape in [tuple(tensor.shape) for tensor in _tensors(value)]:
+            expected = "expected the first dimension to stay that of the points"
+            reason = f"makes {shape} of {rows} points; {expected}"
+            refuse_unless(shape[:1] == (rows,), step.name, reason)
+        row_bytes = sum(tensor.nbytes for tensor in _tensors(part.values)) // rows
+        leaves = [x.shape[1:] if isinstance(x, torch.Tensor) else x for x in _leaves(value)]
+        found.append((row_bytes, leaves))
         _forget(step, part)
     require_same_scores(part.values[plan.output], plan.network(points))
     return found
 
 
 def require_same_scores(found, expected):
-    """Raise ValueError where the scores of a plan are not those of its network."""
+    """Raise Refused unless `found`, the scores of a plan, are those of its network."""
     single = isinstance(found, torch.Tensor)
     refuse_unless(single, "it", "returns several values; expected one tensor")
     real = found.is_floating_point()
     refuse_unless(real, "it", f"returns numbers of type {found.dtype}; expected real scores")
     same = found.shape == expected.shape and found.isfinite().equal(expected.isfinite())
     if same and not bool(expected.isfinite().all()):
-        return  # said where the scores are used
+        return  # callers report scores that are not finite
     most = SCORE_TOLERANCE * float(expected.abs().max())
     same = same and torch.allclose(found, expected, rtol=0, atol=most)
     refuse_unless(
@@ -133,7 +138,7 @@ def require_same_scores(found, expected):
 
 
 def _advance(plan, part, most_rows):
-    """Carry a part through the plan; return its halves where that takes too much memory."""
+    """Run a part through the plan; return its two halves if it takes too much memory, else None."""
     while part.step < len(plan.steps):
         step, most = plan.steps[part.step], most_rows[part.step]
         if len(part.alphas) > most:
@@ -150,30 +155,28 @@ def _advance(plan, part, most_rows):
 
 
 def _apply(plan, step, part):
-    """Run a step at the rows that are there."""
+    """Run a step at the present breakpoints."""
     args, kwargs = _arguments(plan, step, part)
     if step.kind == "max_pool":
         result = pool_windows(args[0], *step.call).amax(-1)
     elif step.kind == "size":
         result = _size_of(*args, **kwargs)
     else:
-        # The number of points may keep its place in a shape, or be left out of one; nothing may be
-        # computed with it.
-        given = args[1:] if step.call is operator.getitem else (args, kwargs)
+        # A shape may contain the number of points and be indexed; nothing may be computed with it.
         if step.kind == "reshape":
-            rows = len(_tensors(part.values)[0])
+            rows = len(part.alphas)
             args, kwargs = map_aggregate((args, kwargs), lambda x: rows if x is ROWS else x)
         else:
+            given = args[1:] if step.call is operator.getitem else (args, kwargs)
             refuse_unless(all(leaf is not ROWS for leaf in _leaves(given)), step.name, WITH_ROWS)
         result = step.call(*args, **kwargs)
     part.values[step.name] = result
 
 
-def _size_of(value, *which, dim=None):
-    """`value.shape`, `value.size()` or `value.size(dim)`; the number of rows is ROWS."""
+def _size_of(value, dim=None):
+    """`value.size(dim)`, or the whole shape if `dim` is None or "shape"; rows count as ROWS."""
     shape = (ROWS, *value.shape[1:])
-    dim = next((d for d in which if isinstance(d, int)), dim)
-    return shape if dim is None else shape[dim]
+    return shape if dim in (None, "shape") else shape[dim]
 
 
 def _arguments(plan, step, part):
@@ -189,7 +192,7 @@ def _forget(step, part):
 
 
 def _bend(plan, step, part, most_rows):
-    """Insert the breakpoints of a kink or a max-pool, then run it; if too many, where to cut."""
+    """Insert the breakpoints of a kink or max-pool and run it; if too many, return where to cut."""
     if step.kind == "max_pool":
         return _max_pool(plan, step, part, most_rows)
     for threshold in step.thresholds:
@@ -204,29 +207,27 @@ def _bend(plan, step, part, most_rows):
 
 def _max_pool(plan, step, part, most_rows):
     """Maximum over windows as a tournament: max(a, b) bends where a - b changes its sign."""
-    windows = "windows of " + step.name
+    windows = f"windows of {step.name}"
     part.values[windows] = pool_windows(_arguments(plan, step, part)[0][0], *step.call)
     while part.values[windows].shape[-1] > 1:
         half = part.values[windows].shape[-1] // 2
-        first, second = (part.values[windows][..., k * half : (k + 1) * half] for k in (0, 1))
+        first, second, _ = part.values[windows].tensor_split((half, 2 * half), dim=-1)
         cut, changes = _insert_crossings(part, first - second, most_rows)
         if cut is not None:
-            # The halves begin the tournament again.
+            # Both halves start the tournament again.
             del part.values[windows]
             return cut
-        now = part.values[windows]
-        first, second = now[..., :half], now[..., half : 2 * half]
+        first, second, rest = part.values[windows].tensor_split((half, 2 * half), dim=-1)
         second[changes] = first[changes]
-        winners = torch.maximum(first, second)
-        part.values[windows] = torch.cat([winners, now[..., 2 * half :]], dim=-1)
+        part.values[windows] = torch.cat([torch.maximum(first, second), rest], dim=-1)
     part.values[step.name] = part.values.pop(windows).squeeze(-1)
     return None
 
 
 def pool_windows(z, kernel_size, stride, padding, ceil_mode):
-    """The windows of a max-pool of z (P, C, H, W), as (P, C, H_out, W_out, numbers in a window).
+    """Windows of a max-pool of z (P, C, H, W), as (P, C, H_out, W_out, entries of a window).
 
-    Padding is a number below all of z, which never wins and, unlike -inf, can be interpolated.
+    The padding is below all of z, so it never wins; unlike -inf it can be interpolated.
     """
     pads = []
     for n, k, s, pad in zip(z.shape[2:], kernel_size, stride, padding, strict=True):
@@ -240,11 +241,10 @@ def pool_windows(z, kernel_size, stride, padding, ceil_mode):
 
 
 def _insert_crossings(part, z, most_rows):
-    """Insert the alphas where entries of z (P, ...) change their sign: (None, indices of these).
+    """Insert the alphas where entries of z (P, ...) change sign: (None, indices of these entries).
 
-    What is interpolated there is 0 but for rounding, on which a label may hang where scores are
-    equal: callers set it. Returns (the middle alpha, None), with nothing inserted, where there are
-    too many.
+    Interpolation gives 0 there only up to rounding, which would decide between equal scores:
+    callers set these entries. Returns (the middle alpha, None), inserting nothing, if too many.
     """
     at, entries = sign_changes(part.alphas, z)
     new = distinct(at, part.alphas)
@@ -275,7 +275,7 @@ def _insert(part, new):
 
 
 def _cut(part, alpha):
-    """The parts left and right of an alpha inside, both with a row there, in their own memory."""
+    """Two copies of parts of `part`, left and right of an inner alpha, which is a row of both."""
     if not bool((part.alphas == alpha).any()):
         _insert(part, alpha.view(1))
     row = int(torch.searchsorted(part.alphas, alpha))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from rc_exact.plan import make_plan
-from rc_exact.propagation import propagate, rehearse, require_same_scores, run_rows
+from rc_exact.propagation import points_at, propagate, rehearse, require_same_scores, run_rows
 from rc_exact.trees import is_tree_model, tree_pieces
 from rc_utils.counting.classifier import (
     NonFiniteScores,
@@ -124,8 +124,8 @@ def _network_segment(network, x0, x1, prune, max_bytes):
         alphas, scores = _solve(plan, x0, x1, most_rows)
         places = np.linspace(0, 1, NUM_COMPARED)
         solved = np.stack([np.interp(places, alphas, column) for column in scores.T], axis=1)
-        a = torch.from_numpy(places).to(x0.device).view(-1, *(1,) * x0.ndim)
-        found = two_scores(run_rows(plan, (1 - a) * x0 + a * x1, most_rows)).cpu()
+        points = points_at(x0, x1, torch.from_numpy(places).to(x0.device))
+        found = two_scores(run_rows(plan, points, most_rows)).cpu()
         require_same_scores(torch.from_numpy(solved), found)
     pieces = count_linear_pieces(alphas, scores)
     return _segment(*label_changes(alphas, scores), num_linear_regions=pieces)
@@ -165,8 +165,8 @@ def suspicious_parts(plan, x0, x1, most_rows):
     """
 
     def look(segment, position):
-        a = torch.from_numpy(position / FINEST).to(x0.device).view(-1, *(1,) * x0.ndim)
-        scores = two_scores(run_rows(plan, (1 - a) * x0 + a * x1, most_rows)).cpu().numpy()
+        points = points_at(x0, x1, torch.from_numpy(position / FINEST).to(x0.device))
+        scores = two_scores(run_rows(plan, points, most_rows)).cpu().numpy()
         require_finite(scores)
         return Samples(segment, position, scores.argmax(1), scores)
 
