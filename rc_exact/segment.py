@@ -1,4 +1,4 @@
-"""The exact regions of a network or a tree on a segment: label changes, solved for."""
+"""Exact regions of a network or a tree on a segment: label changes, solved for."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,15 +20,13 @@ from rc_utils.counting.sampling import as_tensor
 from rc_utils.counting.segments import Samples, hiding_places, refine
 from rc_utils.validation import check_count, require
 
-# A region narrower than this share of the segment is rounding: scores that touch.
+# A narrower region, as a share of the segment, is an artefact of rounding where scores touch.
 REGION_TOLERANCE = 1e-12
-# A score bends where it leaves the line between its neighbours by this share of its largest.
+# A score bends where it leaves the line between its neighbours by this share of its maximum.
 BEND_TOLERANCE = 1e-13
-# The first look, the finest that a suspicion asks for, and the width a change is narrowed down to.
-COARSE = 64
-FINEST = 64 * 128
-NARROW = FINEST // 2048
-NUM_COMPARED = 401  # places at which the solved scores are held against the network's
+COARSE, FINEST = 64, 8192  # intervals of the first and of the finest sampling with `prune`
+NARROW = 4  # width, in intervals of the finest, to which label changes are narrowed down
+NUM_COMPARED = 401  # alphas at which the solved scores are compared with the network's
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +36,9 @@ class ExactSegment:
     Attributes:
         boundaries: (count - 1,) float64 in (0, 1), ascending: where the label changes.
         labels: (count,) int64; region k lies between boundaries k - 1 and k.
-        witnesses: (count,) float64, an alpha inside each region, its middle.
-        num_linear_regions: pieces on which every score is affine; for trees, between thresholds,
-            of which some change no score. None with `prune`: the rest was not solved.
+        witnesses: (count,) float64, the middle of each region.
+        num_linear_regions: number of pieces on which every score is affine; for trees, pieces
+            between crossed thresholds. None with `prune`, which does not solve all of them.
     """
 
     boundaries: np.ndarray
@@ -69,23 +67,23 @@ def exact_segment(
     in float64, the breakpoints of all units are inserted where a ReLU's input crosses 0 or the
     winner of a max-pool changes; affine layers act on the values at the breakpoints. Between two of
     them the scores are lines, whose upper envelope gives the labels. A tree or forest is constant
-    between the thresholds that the segment passes; labels are indices in its `classes_`.
+    between the thresholds that the segment crosses; labels are indices in its `classes_`.
 
     The label is the argmax of the scores, the lowest index where scores are equal, or, for a
     network with one output, whether it is positive. Regions narrower than 1e-12 of the segment are
-    left out, of trees also those that their float32 cannot tell.
+    left out, and regions of trees that vanish when inputs are rounded to float32.
 
     Args:
         model: torch module of the layers that `make_plan` knows, traceable by torch.fx (used in
             evaluation mode and float64, itself left as it is), or a fitted DecisionTreeClassifier,
             RandomForestClassifier or ExtraTreesClassifier.
         x0, x1: the ends, arrays or tensors `(*shape)`, without batch dimension.
-        prune: solve only the parts of the segment that could hold another label than that of their
-            ends, told from some hundred float64 evaluations (`suspicious_parts`): faster, and an
-            estimate where the rest is a solution. Trees and forests do not need it.
-        max_breakpoints_memory: bytes of the activations kept at once, roughly; the segment is split
-            to stay below.
-        device: where to compute; None takes that of the network.
+        prune: solve only the parts of the segment that may contain other labels than their ends, as
+            judged by some hundred float64 evaluations (`suspicious_parts`). Faster, but a region
+            may be missed. Ignored for trees and forests.
+        max_breakpoints_memory: approximate limit, in bytes, of the activations kept at once; the
+            segment is split to stay below it.
+        device: where to compute; by default on the device of the network.
 
     Returns:
         ExactSegment.
@@ -94,11 +92,11 @@ def exact_segment(
     and scores or ends that are not finite; TypeError for a model of another kind.
     """
     check_count("max_breakpoints_memory", max_breakpoints_memory, 1)
+    default = torch.device("cpu")
     if isinstance(model, nn.Module):
-        as_classifier(model, x0)  # which refuses a lazy layer, before its copy is run
-    devices = (parameter.device for parameter in getattr(model, "parameters", list)())
-    device = device or next(devices, torch.device("cpu"))
-    x0, x1 = (_end(x, name, device) for x, name in ((x0, "x0"), (x1, "x1")))
+        as_classifier(model, x0)  # refuses a lazy layer, before a copy of it is run
+        default = next((parameter.device for parameter in model.parameters()), default)
+    x0, x1 = _end(x0, "x0", device or default), _end(x1, "x1", device or default)
     shapes = f"x0 has shape {tuple(x0.shape)}, x1 {tuple(x1.shape)}; expected the same"
     require(x0.shape == x1.shape, shapes)
     if isinstance(model, nn.Module):
@@ -113,7 +111,7 @@ def exact_segment(
 
 
 def _network_segment(network, x0, x1, prune, max_bytes):
-    # A network may keep tensors outside itself, which inference_mode would spoil.
+    # Not inference_mode, which would spoil tensors that a network keeps outside itself.
     with torch.no_grad():
         plan = make_plan(network, x0.device)
         most_rows = rehearse(plan, x0, x1, max_bytes)
@@ -141,11 +139,13 @@ def _solve(plan, x0, x1, most_rows, between=(0.0, 1.0)):
 
 
 def _solve_suspicious_parts(plan, x0, x1, most_rows):
-    """Starts and labels of all regions, only the suspicious parts being solved."""
-    samples, left = suspicious_parts(plan, x0, x1, most_rows)
+    """Starts and labels of all regions; only suspicious parts are solved."""
+    samples, suspects = suspicious_parts(plan, x0, x1, most_rows)
     alphas = samples.position / FINEST
-    starts, labels = [np.delete(alphas[:-1], left)], [np.delete(samples.labels[:-1], left)]
-    for part in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1) if len(left) else []:
+    starts = [np.delete(alphas[:-1], suspects)]
+    labels = [np.delete(samples.labels[:-1], suspects)]
+    adjoining = np.split(suspects, np.flatnonzero(np.diff(suspects) > 1) + 1)
+    for part in adjoining if len(suspects) else []:
         between = float(alphas[part[0]]), float(alphas[part[-1] + 1])
         within, found = label_changes(*_solve(plan, x0, x1, most_rows, between))
         starts.append(within)
@@ -156,12 +156,12 @@ def _solve_suspicious_parts(plan, x0, x1, most_rows):
 
 
 def suspicious_parts(plan, x0, x1, most_rows):
-    """Samples of the segment, and the left ends of those intervals between them to be solved.
+    """Samples of the segment, and indices of the left ends of the intervals that must be solved.
 
-    Positions are in units of 1 / FINEST. An interval is to be solved where its ends have different
-    labels or where `hiding_places` finds that another score could reach theirs, judged by the
-    second derivatives around and five times their size. That is an estimate, not a bound: interval
-    bounds through a deep network are too wide to exclude anything.
+    Positions are in units of 1 / FINEST. An interval must be solved if its ends have different
+    labels or if `hiding_places` finds that another score could reach theirs, given five times the
+    second derivatives nearby. That is an estimate, not a bound: interval bounds through a deep
+    network are too wide to exclude anything.
     """
 
     def look(segment, position):
@@ -180,7 +180,7 @@ def suspicious_parts(plan, x0, x1, most_rows):
 
 
 def require_finite(scores):
-    """Raise NonFiniteScores unless all scores are finite: NaN is no label and no suspicion."""
+    """Raise NonFiniteScores unless all scores are finite."""
     if not np.isfinite(scores).all():
         raise NonFiniteScores("the scores are not finite on the segment: has the network diverged?")
 
@@ -197,13 +197,13 @@ def _segment(starts, labels, num_linear_regions):
 
 
 def label_changes(alphas, scores):
-    """Start and label of each region, of scores (P, C) that are affine between alphas (P,).
+    """Start and label of each region, given scores (P, C) that are affine between alphas (P,).
 
-    A piece whose ends have one argmax has it all along; in others the upper envelope is followed.
+    A piece has one label if both its ends have it; in other pieces the upper envelope is followed.
     """
-    at = scores.argmax(1)
-    same = at[1:] == at[:-1]
-    starts, labels = [alphas[:-1][same]], [at[:-1][same]]
+    argmax = scores.argmax(1)
+    same = argmax[1:] == argmax[:-1]
+    starts, labels = [alphas[:-1][same]], [argmax[:-1][same]]
     for p in np.flatnonzero(~same):
         shares, winners = upper_envelope(scores[p], scores[p + 1])
         starts.append(alphas[p] + shares * (alphas[p + 1] - alphas[p]))
@@ -214,10 +214,10 @@ def label_changes(alphas, scores):
 
 
 def upper_envelope(left, right):
-    """Starts in [0, 1), winners of the upper envelope of lines, left (C,) at 0, right (C,) at 1."""
+    """Starts in [0, 1) and indices of the highest of C lines, `left` (C,) at 0, `right` at 1."""
     slope = right - left
     starts, t = [0.0], 0.0
-    # Just after 0 the greatest value wins, then the greatest slope, then the lowest index.
+    # Just after 0 the highest line wins; of equal ones the steepest; then the lowest index.
     tied = np.flatnonzero(left == left.max())
     winners = [int(tied[slope[tied].argmax()])]
     while True:
@@ -234,7 +234,7 @@ def upper_envelope(left, right):
 
 
 def merge_regions(starts, labels, end=1.0):
-    """Starts and labels of the runs of equal label, those within REGION_TOLERANCE left out."""
+    """Starts and labels of the runs of equal label, without those within REGION_TOLERANCE."""
     begin = starts[:1]
     starts, labels = _runs(starts, labels)
     keep = np.diff(np.append(starts, end)) > REGION_TOLERANCE
@@ -248,7 +248,7 @@ def _runs(starts, labels):
 
 
 def count_linear_pieces(alphas, scores):
-    """Number of pieces on which scores (P, C), which are affine between alphas (P,), are affine."""
+    """Number of maximal affine pieces of scores (P, C) that are affine between alphas (P,)."""
     if len(alphas) < 3:
         return 1
     share = ((alphas[1:-1] - alphas[:-2]) / (alphas[2:] - alphas[:-2]))[:, None]

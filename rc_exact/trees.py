@@ -6,7 +6,7 @@ from rc_utils.validation import require
 
 
 def is_tree_model(model):
-    """Whether `model` is a tree of scikit-learn itself, or such an ensemble that averages votes."""
+    """Whether `model` is scikit-learn's own decision tree, random forest or extra trees."""
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
     from sklearn.tree import DecisionTreeClassifier
 
@@ -18,14 +18,14 @@ def tree_pieces(model, x0, x1, tolerance):
     """Pieces of the segment from x0 to x1, (F,) float64, on which a tree or forest is constant.
 
     A tree compares x_f(alpha) = (1 - alpha) x0_f + alpha x1_f with a threshold; only nodes that the
-    segment reaches count. scikit-learn rounds x to float32 before it compares: the thresholds are
-    those of x before rounding.
+    segment reaches count. scikit-learn rounds x to float32 before it compares; the alphas allow for
+    that (`rounding_thresholds`).
 
-    Returns (alphas (P + 1,), labels (P,)): the ends of the pieces, pieces narrower than `tolerance`
-    and the rounding of x at their ends left out, as where several features pass thresholds at one
-    place, and the index in `model.classes_` that the model predicts at the middle of each.
+    Returns (alphas (P + 1,), labels (P,)): the ends of the pieces, and the index in
+    `model.classes_` predicted at the middle of each. Pieces not wider than `tolerance` plus the
+    rounding of x at both ends are dropped: they arise where several features cross at one place.
 
-    Raises ValueError for a model not fitted, with several outputs or for other than F features.
+    Raises ValueError if the model is not fitted, has several outputs or does not take F features.
     """
     fitted = hasattr(model, "n_features_in_")
     require(fitted, f"the {type(model).__name__} is not fitted; call fit first")
@@ -46,10 +46,10 @@ def tree_pieces(model, x0, x1, tolerance):
 
 
 def _crossings(tree, x0, x1):
-    """Alphas in (0, 1) where the path through one tree changes, and their rounding, (K, 2)."""
+    """Alphas in (0, 1) where the path through a tree changes, and their rounding errors, (K, 2)."""
     features, thresholds = tree.feature, rounding_thresholds(tree.threshold)
-    halves = np.spacing(np.abs(tree.threshold).astype(np.float32)) / 2
-    # Each look at an attribute of a tree makes an array.
+    rounding = np.spacing(np.abs(tree.threshold).astype(np.float32)) / 2
+    # Read once: every access to an attribute of a Tree makes a new array.
     left, right = tree.children_left, tree.children_right
     found, waiting = [], [(0, 0.0, 1.0)]
     while waiting:
@@ -68,15 +68,15 @@ def _crossings(tree, x0, x1):
         if at < high:
             waiting.append((second, max(at, low), high))
         if low < at < high:
-            found.append((at, halves[node] / abs(step)))
+            found.append((at, rounding[node] / abs(step)))
     return np.array(found).reshape(-1, 2)
 
 
 def rounding_thresholds(thresholds):
-    """The greatest number that float32 rounds to at most each threshold.
+    """Thresholds for x in float64 that split as `thresholds` split x rounded to float32.
 
-    x <= it if and only if float32(x) <= the threshold. It lies halfway between the greatest float32
-    up to the threshold and the next, up to a tie in rounding.
+    x <= the result if and only if float32(x) <= the threshold, up to ties in rounding. The result
+    is halfway between the greatest float32 that is at most the threshold and the next float32.
     """
     nearest = thresholds.astype(np.float32)
     below = np.where(nearest > thresholds, np.nextafter(nearest, np.float32(-np.inf)), nearest)
