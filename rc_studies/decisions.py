@@ -1,4 +1,4 @@
-"""Decision rules of the five studies of the count, as `book/protocol.md` says."""
+"""Decision rules of the five studies of the first round, as registered in `book/protocol.md`."""
 
 import functools
 import itertools
@@ -14,15 +14,18 @@ from rc_utils.correlation import MIN_UNITS, Estimate, bootstrap, fisher_interval
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_evolution
 
-PLAIN = "count"  # stands beside log(count) and decides nothing
-SPLITS_APART = 10_000  # what the random states of the partitions of one seed differ by
-TERMS_OF_CUBIC = 19  # of three variables
+PLAIN = "count"  # shown beside log(count); decides nothing
+SPLITS_APART = 10_000  # step between the random states of the partitions of one seed
+TERMS_OF_CUBIC = 19  # non-constant terms of a cubic polynomial in three variables
 PENALTIES = np.logspace(-3, 3, 13)
 SETTINGS_ACROSS = "network == 'ResNet18' and experiment == 'sgd' and interpolates"  # of study 2
 
 
 def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
-    """Each measure by name: as it is and, a rival that is positive, by its logarithm."""
+    """Forms of each measure by name: its values and, for a positive rival, their logarithm.
+
+    A rival that is constant within a network, or not finite in a run, is left out.
+    """
     log_count = runs[COUNT].to_numpy(float)
     found = {COUNT: [log_count], PLAIN: [np.exp(log_count)]}
     for column, name in RIVALS.items():
@@ -34,10 +37,10 @@ def forms(runs: pd.DataFrame) -> dict[str, list[np.ndarray]]:
 
 
 def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """By network and measure: r with the gap, both less the means of their groups, with intervals.
+    """Correlation of each measure with the gap by network, both centred within their groups.
 
-    `difference` is |r of log count| - |r|, resampled with the signs of the sample. A rival's form
-    is the one with the larger |r|. Fisher's interval decides; the bootstrap's stands beside it.
+    `r` has Fisher's interval, which decides; `bootstrap`: r with that of a bootstrap. `difference`:
+    |r of log count| - |r|, with the signs of the sample. A rival has the form with the larger |r|.
     """
     rows = []
     for network, group in runs[runs["interpolates"]].groupby("network", sort=False):
@@ -49,21 +52,21 @@ def seed_correlations(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
         gap, measures = _closest_forms(group, centred)
         controls = group["experiment"].nunique() - 1
         found = {name: _fisher(values, gap, controls) for name, values in measures.items()}
-        turned = {name: np.sign(found[name].value) * values for name, values in measures.items()}
+        signed = {name: np.sign(found[name].value) * values for name, values in measures.items()}
         for name, values in measures.items():
             own = functools.partial(_correlations, values, gap)
 
-            def difference(weights, gap=gap, count=turned[COUNT], rival=turned[name]):
+            def difference(weights, gap=gap, count=signed[COUNT], rival=signed[name]):
                 return _correlations(count, gap, weights) - _correlations(rival, gap, weights)
 
-            resampled = {"units": range(len(gap)), "seed": seed, "unit": "runs"}
-            both = [bootstrap(statistic, **resampled) for statistic in (own, difference)]
-            rows.append((network, name, found[name], *both))
+            options = {"units": range(len(gap)), "seed": seed, "unit": "runs"}
+            intervals = bootstrap(own, **options), bootstrap(difference, **options)
+            rows.append((network, name, found[name], *intervals))
     return pd.DataFrame(rows, columns=["network", "measure", "r", "bootstrap", "difference"])
 
 
 def decide_seeds(table: pd.DataFrame) -> str:
-    """Supports: r above 0, at least 0.5, in both networks; refutes: upper end below 0.3 in both."""
+    """Supports: interval above 0 and r >= 0.5 in both networks; refutes: upper ends below 0.3."""
     found = table[table["measure"] == COUNT]["r"]
     both = len(found) > 1
     supports = both and all(r.low > 0 and r.value >= 0.5 for r in found)
@@ -71,10 +74,10 @@ def decide_seeds(table: pd.DataFrame) -> str:
 
 
 def predictions(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs that interpolate with `by <measure>`, the gap that a line in that measure predicts.
+    """Interpolating runs with columns `by <measure>`: the gap predicted by a line in the measure.
 
-    The lines are fitted on the experiment "sgd" of each network, in the form that fits all of them
-    better; a network without such a run is left out.
+    A line is fitted to the experiment "sgd" of each network; networks without such runs are left
+    out. A measure has the form with the smaller squared error over all lines.
     """
     runs = runs[runs["interpolates"]]
     with_sgd = runs.loc[runs["experiment"] == "sgd", "network"]
@@ -83,8 +86,8 @@ def predictions(runs: pd.DataFrame) -> pd.DataFrame:
     gap = runs["gap"].to_numpy(float)
     columns = {}
     for name, choices in forms(runs).items():
-        left = [_residuals_of_lines(values, gap, runs["network"], fitted) for values in choices]
-        columns[f"by {name}"] = gap - min(left, key=lambda one: np.square(one[fitted]).sum())
+        residuals = [_residuals_of_lines(form, gap, runs["network"], fitted) for form in choices]
+        columns[f"by {name}"] = gap - min(residuals, key=lambda r: np.square(r[fitted]).sum())
     return runs.assign(**columns)
 
 
@@ -101,32 +104,32 @@ def _residuals_of_lines(values, gap, networks, fitted):
 
 
 def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """By measure: R² over the predicted settings, and R² of log(count) less it.
+    """R² of each measure over the predicted settings, and R² of log(count) minus it.
 
-    An R² compares the squared errors of the `predictions` with those of each network's mean SGD
-    gap; the bootstrap is over networks.
+    R² = 1 - (squared errors of `predictions`) / (squared differences from the network's mean SGD
+    gap). The bootstrap is over networks.
     """
     table = predictions(runs)
-    sgd = table["experiment"] == "sgd"
-    others = table[~sgd]
-    errors = others.filter(like="by ").rename(columns=lambda name: name.removeprefix("by "))
-    errors = errors.rsub(others["gap"], axis=0) ** 2
-    level = table[sgd].groupby("network")["gap"].mean()
-    total = (others["gap"] - others["network"].map(level)) ** 2
-    errors, total = (one.groupby(others["network"], sort=False).sum() for one in (errors, total))
+    is_sgd = table["experiment"] == "sgd"
+    others = table[~is_sgd]
+    gap, network = others["gap"], others["network"]
+    predicted = others.filter(like="by ").rename(columns=lambda name: name.removeprefix("by "))
+    level = table[is_sgd].groupby("network")["gap"].mean()
+    errors = (predicted.sub(gap, axis=0) ** 2).groupby(network, sort=False).sum()
+    total = ((gap - network.map(level)) ** 2).groupby(network, sort=False).sum()
     options = {"units": total.index, "seed": seed, "unit": "networks"}
     total, rows = total.to_numpy(), []
     for name in errors:
-        own, more = errors[name].to_numpy(), (errors[name] - errors[COUNT]).to_numpy()
-        gain = np.round(total - own, 12)  # 0 for what is constant within networks, not 1e-16
+        own, excess = errors[name].to_numpy(), (errors[name] - errors[COUNT]).to_numpy()
+        gain = np.round(total - own, 12)  # exactly 0 for a measure that predicts the mean SGD gap
         score = bootstrap(functools.partial(_ratio, gain, total), **options)
-        difference = bootstrap(functools.partial(_ratio, more, total), **options)
+        difference = bootstrap(functools.partial(_ratio, excess, total), **options)
         rows.append({"measure": name, "R2": score, "difference": difference})
     return pd.DataFrame(rows)
 
 
 def decide_transfer(table: pd.DataFrame) -> str:
-    """Supports: R² from 0.5, resolved above the best rival's; refutes: less, or not above that."""
+    """Refutes: R² below 0.5, or not above the best rival's; else supports: difference above 0."""
     found, rival = table.set_index("measure"), best_rival(table, "R2")
     count = found["R2"][COUNT].value
     refuted = count < 0.5 or found["R2"][rival].value >= count
@@ -140,7 +143,7 @@ def slope_across_settings(sgd: pd.DataFrame) -> float:
 
 
 def changes_from_control(runs: pd.DataFrame) -> pd.DataFrame:
-    """Interpolating runs by `arm`, with x, y: log(count), gap less those of the seed's control."""
+    """Interpolating treated runs by `arm`; x, y: log(count), gap minus those of the control."""
     runs = runs[runs["interpolates"]]
     control = runs[runs["experiment"] == "control"].set_index("seed")
     tables = []
@@ -153,7 +156,7 @@ def changes_from_control(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def intervention_slopes(runs: pd.DataFrame) -> pd.DataFrame:
-    """By arm: slope of the gap's change on that of log(count), over seeds; largest mean move."""
+    """For each arm: mean over seeds of the slope of y on x, and the largest mean change of x."""
     rows = []
     for arm, changes in changes_from_control(runs).groupby("arm", sort=False):
         slope = mean(changes.groupby("seed").apply(_slope_of_changes), unit="seeds")
@@ -167,21 +170,21 @@ def _slope_of_changes(changes):
 
 
 def decide_arm(slope: Estimate, moved: float, across: float) -> str:
-    """Supports: interval above half of `across`; refutes: below it; the count has to have moved."""
+    """Supports: interval above half of `across`; refutes: below it; not moved: |moved| < 0.4."""
     if abs(moved) < 0.4:
         return "not moved"
     return decision(slope.low > across / 2, slope.high < across / 2)
 
 
 def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """By measure: the effect of a treatment of study 3, against what the settings of study 2 show.
+    """Effect of an arm of study 3 by measure, relative to the settings of study 2.
 
-    The slope of the gap's change on the measure's change, over the slope of gap on measure across
-    ResNet18's SGD settings, each measure in the form that fits the gap of those settings better.
-    Columns: measure, ratio (mean over seeds), passes: its interval is above a half, as for a count.
+    `ratio`: slope of the gap's change on the measure's change, mean over seeds, divided by the
+    slope of gap on measure across ResNet18's SGD settings. A measure has the form that fits these
+    settings better. `passes`: the interval of the ratio is above a half, as `decide_arm` asks.
     """
     runs, sgd = runs[runs["interpolates"]], sgd.query(SETTINGS_ACROSS)
-    gap, across = runs["gap"].to_numpy(float), sgd["gap"].to_numpy(float)
+    gap, sgd_gap = runs["gap"].to_numpy(float), sgd["gap"].to_numpy(float)
     treated = runs["experiment"].str.startswith(ARMS[arm]).to_numpy()
     control = (runs["experiment"] == "control").to_numpy()
     of_settings, seeds, rows = forms(sgd), runs["seed"].to_numpy(), []
@@ -189,8 +192,8 @@ def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.Dat
         pairs = list(zip(of_settings.get(name, []), choices, strict=False))
         if not pairs or name == PLAIN:
             continue
-        settings, values = max(pairs, key=lambda pair: abs(np.corrcoef(pair[0], across)[0, 1]))
-        slope, ratios = np.polyfit(settings, across, 1)[0], []
+        settings, values = max(pairs, key=lambda pair: abs(np.corrcoef(pair[0], sgd_gap)[0, 1]))
+        slope, ratios = np.polyfit(settings, sgd_gap, 1)[0], []
         for seed in np.unique(seeds[treated]):
             own, start = treated & (seeds == seed), control & (seeds == seed)
             x, y = values[own] - values[start], gap[own] - gap[start]
@@ -201,9 +204,9 @@ def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.Dat
 
 
 def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> pd.DataFrame:
-    """By axis: the share of pairs of levels whose larger count has the smaller gap, worst first.
+    """Share of pairs of levels, by axis, whose larger count has the smaller gap; worst axis first.
 
-    With outcome "test_accuracy": whose larger count has the larger accuracy. Units: lr and seed.
+    With outcome "test_accuracy": has the larger accuracy. Units of the bootstrap: lr and seed.
     """
     sign, rows = {"gap": 1, "test_accuracy": -1}[outcome], []
     for axis, levels in AXES.items():
@@ -218,11 +221,11 @@ def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> p
             continue
         share_of = functools.partial(_ratio, wrong, pairs)
         share = bootstrap(share_of, range(len(pairs)), seed=seed, unit="bases")
-        if len(pairs) >= MIN_UNITS and np.isnan(share.low):  # the same share in every resample
+        if len(pairs) >= MIN_UNITS and np.isnan(share.low):  # every resample has the same share
             share = replace(share, low=share.value, high=share.value)
         rows.append({"axis": axis, "sign-error": share, "decision": decide_axis(share)})
     return pd.DataFrame(rows).sort_values(
-        "sign-error", key=lambda shares: shares.map(lambda share: -share.value), ignore_index=True
+        "sign-error", key=lambda shares: -shares.map(lambda share: share.value), ignore_index=True
     )
 
 
@@ -232,14 +235,13 @@ def decide_axis(share: Estimate) -> str:
 
 
 def looks(runs: pd.DataFrame, count: str = "main") -> dict[str, pd.DataFrame]:
-    """The runs of study-independent when the loss first fell below 0.01, and at their end.
+    """The runs of study 5 when the loss first fell below 0.01 ("equal loss"), and at the "end".
 
-    `updates` are the steps so far. "equal loss" has this count, and no run that never gets there.
+    `updates`: steps so far. count: label of the count at equal loss, which some runs never reach.
     """
     n_train = load_campaign("study-independent").dataset["n_train"]
     end = runs.assign(updates=np.ceil(n_train / runs["batch_size"]) * runs["epochs"])
-    origin = "reference" if (runs["origin"] == "reference").all() else None
-    points = load_evolution("study-independent", origin)
+    points = load_evolution("study-independent", "reference")
     points = points[points["reached_loss"].notna() & points["run_id"].isin(runs["run_id"])]
     updates = np.ceil(n_train / points["batch_size"]) * points["epoch"]
     known = runs.set_index("run_id")["interpolates"]
@@ -250,9 +252,9 @@ def looks(runs: pd.DataFrame, count: str = "main") -> dict[str, pd.DataFrame]:
 def partial_correlations(
     runs: pd.DataFrame, *, seed: int = 0, num_resamples: int = 10_000, **options
 ) -> pd.DataFrame:
-    """By measure: the correlation with the gap of what is left of both beyond the settings.
+    """Partial correlation of each measure with the gap, given the settings.
 
-    num_resamples: of the bootstrap that stands beside Fisher's interval; 0 for none.
+    num_resamples: of the bootstrap beside Fisher's interval; 0 for no bootstrap.
     options: of `beyond_settings`.
     """
     runs = runs[runs["interpolates"]].reset_index(drop=True)
@@ -260,8 +262,6 @@ def partial_correlations(
     gap, measures = _closest_forms(runs, beyond)
     resampled = {"units": range(len(gap)), "num_resamples": num_resamples, "seed": seed}
     for name, best in measures.items():
-        if name not in (COUNT, PLAIN) and not np.isfinite(_correlation(best, gap)):
-            continue  # the number of parameters, which is constant within a network
         row = {"measure": name, "r": _fisher(best, gap, 2)}
         if num_resamples:
             of_best = functools.partial(_correlations, best, gap)
@@ -273,28 +273,27 @@ def partial_correlations(
 def beyond_settings(
     runs: pd.DataFrame, values: np.ndarray, seed: int, splits: int = 200, runs_a_term: int = 3
 ) -> np.ndarray:
-    """Residuals of `values` (n, m) beyond the settings, scaled to unit variance in each network.
+    """Residuals of `values` (n, m) given the settings, scaled to unit variance in each network.
 
-    Ridge regression on a cubic in log lr, log batch size and log updates, or on these alone where a
-    network has fewer than `runs_a_term` runs for each term of the cubic. A run is predicted by a
-    fit without its fold, a tenth of its network; predictions are means over `splits` random
-    partitions into folds, so that no one partition decides. Nothing is fitted to fewer than 3 runs.
+    Ridge regression on a cubic in log lr, log batch size and log updates, or on these alone if the
+    network has fewer than `runs_a_term` runs per term; below 3 runs, values are centred only. Means
+    of ten-fold predictions over `splits` random partitions, so that no single partition decides.
     """
     settings = np.log(runs[["lr", "batch_size", "updates"]].to_numpy(float))
     residuals = np.empty(values.shape)
     for network in runs["network"].unique():
         own = (runs["network"] == network).to_numpy()
-        left = values[own]
-        if len(left) >= 3:
-            degree = 3 if len(left) >= runs_a_term * TERMS_OF_CUBIC else 1
-            left = left - _predicted(settings[own], left, degree, seed, splits)
-        spread = left.std(axis=0)
-        residuals[own] = (left - left.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        rest = values[own]
+        if len(rest) >= 3:
+            degree = 3 if len(rest) >= runs_a_term * TERMS_OF_CUBIC else 1
+            rest = rest - _predicted(settings[own], rest, degree, seed, splits)
+        spread = rest.std(axis=0)
+        residuals[own] = (rest - rest.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     return residuals
 
 
 def _predicted(settings, values, degree, seed, splits):
-    """Cross-validated predictions of `values` (n, m), means over partitions into ten folds."""
+    """Cross-validated predictions of `values` (n, m), averaged over partitions into ten folds."""
     total = np.zeros(values.shape)
     powers = PolynomialFeatures(degree, include_bias=False).fit(settings).powers_
     for split in range(splits):
@@ -314,7 +313,7 @@ def _scaled(values, rows):
 
 
 def split_by_split(runs: pd.DataFrame, seeds: int = 60) -> pd.DataFrame:
-    """Study 5 as registered, with one partition into folds: r and the decision by seed."""
+    """Study 5 as registered, with one partition into folds: r and decision, one row per seed."""
     rows = []
     for seed in range(seeds):
         table = partial_correlations(runs, seed=seed, splits=1, runs_a_term=0, num_resamples=0)
@@ -324,20 +323,20 @@ def split_by_split(runs: pd.DataFrame, seeds: int = 60) -> pd.DataFrame:
 
 
 def ridge_predictions(terms: np.ndarray, values: np.ndarray, new_terms: np.ndarray) -> np.ndarray:
-    """Ridge regressions of columns of `values` (n, m) on `terms` (n, k), at `new_terms`: (p, m).
+    """Predictions (p, m) at `new_terms` of ridge regressions of `values` (n, m) on `terms` (n, k).
 
-    Each column has its own penalty, of `PENALTIES` the one with the least squared leave-one-out
-    error: scikit-learn's RidgeCV with alpha_per_target, too slow for a page's thousands of fits.
+    Each column of `values` has the penalty of `PENALTIES` with the least squared leave-one-out
+    error, as in scikit-learn's RidgeCV with alpha_per_target, too slow for thousands of fits.
     """
     centre, level = terms.mean(axis=0), values.mean(axis=0)
     u, s, vt = np.linalg.svd(terms - centre, full_matrices=False)
     inner = u.T @ (values - level)
-    kept = s**2 / (s**2 + PENALTIES[:, None])  # (penalties, k)
-    left = values - level - u @ (kept[:, :, None] * inner)  # (penalties, n, m)
-    leverage = 1 / len(terms) + kept @ (u**2).T
-    errors = ((left / (1 - leverage)[:, :, None]) ** 2).sum(axis=1)
-    shrunk = (s / (s**2 + PENALTIES[errors.argmin(axis=0)][:, None])).T  # (k, m)
-    return level + (new_terms - centre) @ vt.T @ (shrunk * inner)
+    shrinkage = s**2 / (s**2 + PENALTIES[:, None])  # (penalties, k)
+    residuals = values - level - u @ (shrinkage[:, :, None] * inner)  # (penalties, n, m)
+    leverage = 1 / len(terms) + shrinkage @ (u**2).T
+    errors = ((residuals / (1 - leverage)[:, :, None]) ** 2).sum(axis=1)
+    factors = (s / (s**2 + PENALTIES[errors.argmin(axis=0)][:, None])).T  # (k, m)
+    return level + (new_terms - centre) @ vt.T @ (factors * inner)
 
 
 def decide_independent(table: pd.DataFrame) -> str:
@@ -348,7 +347,7 @@ def decide_independent(table: pd.DataFrame) -> str:
 
 
 def best_rival(table: pd.DataFrame, score: str = "r") -> str:
-    """The rival with the largest |r|, or "R2", in a table of a study; "" where it has none."""
+    """Name of the rival with the largest |r|, or "R2", in a study's table; "" if it has none."""
     rivals = table[~table["measure"].isin([COUNT, PLAIN])]
     values = [abs(each.value) if score == "r" else each.value for each in rivals[score]]
     by_name = dict(zip(rivals["measure"], values, strict=True))
@@ -359,22 +358,22 @@ def _ratio(part, whole, weights):
     return (weights @ part) / (weights @ whole)
 
 
-def _closest_forms(runs, left_of):
-    """The gap, and each measure in its form with the larger |r|, by name, as `left_of` leaves them.
+def _closest_forms(runs, residuals_of):
+    """Residuals of the gap, and by name of each measure in the form with the larger |r|.
 
-    left_of: from columns (n, m) to what is left of them.
+    residuals_of: function of columns (n, m).
     """
     found, measures = forms(runs), {}
     columns = [runs["gap"].to_numpy(float), *itertools.chain(*found.values())]
-    gap, *left = left_of(np.column_stack(columns)).T
+    gap, *residuals = residuals_of(np.column_stack(columns)).T
     for name, choices in found.items():
-        own = [left.pop(0) for _ in choices]
+        own, residuals = residuals[: len(choices)], residuals[len(choices) :]
         measures[name] = max(own, key=lambda values: abs(_correlation(values, gap)))
     return gap, measures
 
 
 def _correlation(x, y):
-    """Pearson's correlation about zero: x and y are centred within their groups already."""
+    """Pearson's correlation of x and y, which are centred already."""
     return float(_correlations(x, y, np.ones((1, len(x))))[0])
 
 
@@ -384,6 +383,6 @@ def _correlations(x, y, weights):
 
 
 def _fisher(x, y, taken):
-    """With Fisher's interval, where `taken` numbers were taken out beside a common mean."""
+    """Correlation with Fisher's interval; `taken`: parameters fitted beyond a common mean."""
     r, runs = _correlation(x, y), len(x)
     return Estimate(r, *fisher_interval(r, runs - taken), runs, "runs")
