@@ -194,7 +194,7 @@ def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.Dat
             continue
         settings, values = max(pairs, key=lambda pair: abs(np.corrcoef(pair[0], sgd_gap)[0, 1]))
         slope, ratios = np.polyfit(settings, sgd_gap, 1)[0], []
-        for seed in np.unique(seeds[treated]):
+        for seed in np.intersect1d(seeds[treated], seeds[control]):
             own, start = treated & (seeds == seed), control & (seeds == seed)
             x, y = values[own] - values[start], gap[own] - gap[start]
             ratios.append((x @ y) / (x @ x) / slope)
