@@ -1,1 +1,1 @@
-"""Beyond the papers: the studies of the protocol, their rivals, and what decides them."""
+"""Beyond the papers: the studies of the protocol, their rivals and their decision rules."""

@@ -1,4 +1,4 @@
-"""Decision rules of the second round (`book/protocol.md`): twins, and settings at the paper's gap.
+"""Decision rules of the second round (`book/protocol.md`): studies 6 and 7.
 
 `python -m rc_studies.second_round` writes campaigns/twins-*/disagreement.csv from CIFAR-10.
 """
@@ -15,22 +15,21 @@ from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import find_count
 from rc_utils.validation import require
 
-# The bar of r, and the margin of equivalence, of which 0.1 is out of reach of 120 twins.
+# The bar of r, and the margin of equivalence; 120 twins cannot reach a margin of 0.1.
 BARS = {"twins": 0.2, "gap": 0.7}
 MARGINS = {"twins": 0.2, "gap": 0.1}
-TEST_IMAGES, UNUSED_IMAGES = 10_000, 47_000  # on which the accuracy of twins is measured
+TEST_IMAGES, UNUSED_IMAGES = 10_000, 47_000  # images on which the accuracy of twins is measured
 CAMPAIGNS = {"twins": ("twins-resnet18", "twins-vgg19"), "gap": ("gap-resnet18", "gap-vgg19")}
 RIVAL = "mixup_accuracy"
-DISAGREEMENT = "disagreement.csv"  # in the folder of twins: run_id, disagreement
+DISAGREEMENT = "disagreement.csv"  # in the folder of a campaign: run_id, disagreement
 
 
 def outcome(group, networks):
     """Deciding numbers of study 6 ("twins") or 7 ("gap"), one row per network, and the decision.
 
-    networks: the complete `Study` of each. Columns: network, runs, r (an `Estimate`) and against
-    mixup, the decision on equivalence with mixup accuracy; for twins also the `reliabilities` of
-    log count and accuracy, and r without noise, over the root of both; at the paper's gap r given
-    log lr and log batch size, both linear.
+    networks: the complete `Study` of each. Columns: network, runs, r (an `Estimate`), "against
+    mixup" (decision on equivalence with mixup accuracy); for twins also the `reliabilities` and r
+    over the root of their product; at the paper's gap r given log lr and log batch size.
     """
     rows = []
     for study in networks:
@@ -53,34 +52,34 @@ def outcome(group, networks):
 
 
 def deciding_runs(group, study):
-    """The runs of a study that interpolate, with the names that rivals have in the first round.
+    """The interpolating runs of a study, with the rivals named as in the first round.
 
-    The gap of twins is that to the accuracy on 57,000 images: the test images of CIFAR-10, and
-    those of its training images that a run did not use. Beside it the `disagreement` of twins, from
-    its committed table.
+    The gap of twins is the training accuracy minus the accuracy on 57,000 images: the test images
+    of CIFAR-10 and the training images that a run did not use. Twins also have the `disagreement`
+    from its committed table.
     """
     runs = study.runs[study.runs["interpolates"].astype(bool)]
     if group == "twins":
-        right = TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]
-        runs = runs.assign(gap=runs["train_accuracy"] - right / (TEST_IMAGES + UNUSED_IMAGES))
+        correct = TEST_IMAGES * runs["test_accuracy"] + UNUSED_IMAGES * runs["unused_accuracy"]
+        runs = runs.assign(gap=runs["train_accuracy"] - correct / (TEST_IMAGES + UNUSED_IMAGES))
         table = pd.read_csv(campaigns_dir() / study.name / DISAGREEMENT)
         runs = runs.merge(table, on="run_id", how="left")
-    ends = ("_own", "_test")
-    return runs.rename(columns={f"{name}{end}": name for name in RIVALS for end in ends})
+    suffixes = ("_own", "_test")
+    return runs.rename(columns={f"{name}{suffix}": name for name in RIVALS for suffix in suffixes})
 
 
 def reliabilities(study, runs):
-    """Shares of the variances between twins, of log count and of accuracy, that are not noise."""
+    """`reliability_of_log_count` and `reliability_of_accuracy` of twins, from their records."""
     records = [study.records[run_id] for run_id in runs["run_id"]]
     settings = load_campaign(study.name).counts["main"]
     counts = [find_count(record["counts"], settings)["counts"] for record in records]
-    right = [unpacked(record["per_image"]["test"], TEST_IMAGES) for record in records]
-    of_accuracy = reliability_of_accuracy(right, TEST_IMAGES + UNUSED_IMAGES)
+    correct = [unpacked(record["per_image"]["test"], TEST_IMAGES) for record in records]
+    of_accuracy = reliability_of_accuracy(correct, TEST_IMAGES + UNUSED_IMAGES)
     return reliability_of_log_count(counts), of_accuracy
 
 
 def decide(estimates, bar):
-    """Supports: all of two or more intervals lie above the bar; refutes: all below; else neither.
+    """Supports: the intervals of two or more networks lie above the bar; refutes: all lie below.
 
     estimates: (value, low, high) of each network.
     """
@@ -89,9 +88,9 @@ def decide(estimates, bar):
 
 
 def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
-    """(value, low, high) of |r of the count| - |r of a rival|, both with the gap.
+    """|r of the count with the gap| - |r of a rival with the gap|: (value, low, high).
 
-    Each array (runs,) is of one network. The interval: a paired bootstrap with the sample's signs.
+    Each array (runs,) is of one network. Interval: paired bootstrap with the sample's signs of r.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     values = np.stack([gap, count, rival])
@@ -107,7 +106,7 @@ def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):
 
 
 def decide_equivalence(difference, margin):
-    """Equivalent: the interval of the difference lies within `margin` of 0; else who is ahead."""
+    """Equivalent: interval of the difference within `margin` of 0; ahead: on one side of 0."""
     _, low, high = difference
     if -margin < low and high < margin:
         return "equivalent"
@@ -117,9 +116,9 @@ def decide_equivalence(difference, margin):
 
 
 def reliability_of_log_count(counts):
-    """Share of the variance of log(mean count) between runs that is not noise of its segments.
+    """Share of the variance of log(mean count) between runs that is not sampling noise.
 
-    counts: (runs, segments). The noise of a run's logarithm is (standard error / mean)².
+    counts: (runs, segments). The noise variance of a run's logarithm is (standard error / mean)².
     """
     counts = np.asarray(counts, float)
     means = counts.mean(axis=1)
@@ -127,19 +126,19 @@ def reliability_of_log_count(counts):
     return float(1 - noise.mean() / np.log(means).var(ddof=1))
 
 
-def reliability_of_accuracy(right, images):
-    """Share of the variance of accuracy between runs that is not noise of the images it is from.
+def reliability_of_accuracy(correct, images):
+    """Share of the variance of accuracy between runs that is not sampling noise of the images.
 
-    right: (runs, test images) of 0 and 1, the same images for every run. The noise is the residual
-    variance of the two-way layout of runs and images (how hard an image is for all runs is no
-    noise), over the `images` that the accuracy is a mean of.
+    correct: (runs, test images) of 0 and 1, the same images for every run. The noise variance is
+    the residual variance of a two-way layout (so how hard an image is for all runs is not noise),
+    divided by the number of `images` that the accuracy is a mean of.
     """
-    right = np.asarray(right, float)
-    runs, number = right.shape
-    of_run, of_image = (right.mean(axis=axis, keepdims=True) for axis in (1, 0))
-    residual = right - of_run - of_image + right.mean()
+    correct = np.asarray(correct, float)
+    runs, number = correct.shape
+    of_run, of_image = correct.mean(axis=1, keepdims=True), correct.mean(axis=0, keepdims=True)
+    residual = correct - of_run - of_image + correct.mean()
     variance = (residual**2).sum() / ((runs - 1) * (number - 1))
-    between = right.mean(axis=1).var(ddof=1) - variance / number
+    between = correct.mean(axis=1).var(ddof=1) - variance / number
     return float(between / (between + variance / images))
 
 
@@ -149,12 +148,11 @@ def unpacked(text, number):
 
 
 def disagreement(predictions, images, number):
-    """Mean share of images on which a network and each other one predict other classes: (runs,).
+    """Mean share of images on which a network and another one disagree, for each network: (runs,).
 
-    Two networks are compared on the images that both have a prediction of: where each seed draws
-    its data, the first 2,000 test images of two runs are not the same. predictions: (runs, k)
-    labels. images: (runs, k) which image of the stored dataset each is of, from 0 to number - 1.
-    Raises ValueError where two networks have no image in common.
+    Two networks are compared on the images that both predict: the first 2,000 test images of a run
+    depend on its seed. predictions: (runs, k) labels. images: (runs, k), index in the stored
+    dataset of `number` images. Raises ValueError if two networks have no image in common.
     """
     label_of = np.full((len(predictions), number), -1)
     np.put_along_axis(label_of, np.asarray(images), np.asarray(predictions), axis=1)
@@ -163,13 +161,13 @@ def disagreement(predictions, images, number):
         others = np.delete(label_of, run, axis=0)
         both = (own >= 0) & (others >= 0)
         in_common = both.any(axis=1).all()
-        require(in_common, f"run {run} and another one predict no image in common")
+        require(in_common, f"run {run} and another run predict no image in common")
         shares.append(np.mean((both & (others != own)).sum(axis=1) / both.sum(axis=1)))
     return np.array(shares)
 
 
 def order_of_test_images(arrays, spec):
-    """Order in which a run sees the test images of a stored dataset; it predicts the first ones."""
+    """Indices in the stored dataset of a run's test images, in the order of its predictions."""
     from rc_utils.datasets.load import choose  # with torch, which a page of records does not need
 
     labels = {split: arrays[f"y_{split}"] for split in ("train", "test")}
@@ -179,7 +177,7 @@ def order_of_test_images(arrays, spec):
 
 
 def main():
-    """Write the tables of disagreement of both campaigns of twins; needs CIFAR-10."""
+    """Write the disagreement tables of both campaigns of twins; needs CIFAR-10."""
     from rc_utils.datasets.load import stored
 
     arrays = stored("cifar10", data_dir())

@@ -1,4 +1,4 @@
-"""The runs of the five studies: those that are committed, or a reader's own first few."""
+"""Committed runs of the studies, their axes, arms and rivals."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from rc_utils.sweep.records import find_records, is_complete, load_runs
 from rc_utils.validation import require
 
 COUNT = "log count"
-SIDE = 240  # of a drawn triangle, in the units of its paths
+SIDE = 240  # side length of a drawn triangle, in the units of its SVG paths
 STUDIES = {
     "seeds": "Seeds alone",
     "transfer": "Transfer, with rivals",
@@ -18,7 +18,7 @@ STUDIES = {
     "axes": "Axes",
     "independent": "Independent settings",
 }
-# The experiments of study 4 by axis, each axis in its order, and the level that each has.
+# Axes of study 4: for each experiment, in the order of its levels, the level in words.
 AXES = {
     "number of images": {"images-1500": "1,500 images", "base": "3,000 images",
                          "images-6000": "6,000 images"},
@@ -31,15 +31,15 @@ AXES = {
                      "decay-1e-2": "weight decay 1e-2"},
     "sharpness-aware minimisation": {"base": "plain SGD", "sam": "sharpness-aware"},
 }  # fmt: skip
-# What the names of the experiments of study 3 begin with, by treatment.
+# Arms of study 3, and the prefix of the names of their experiments.
 ARMS = {
     "random labels first": "random-labels-",
     "midpoints of a third class": "third-class-",
     "points of the nearer class": "nearer-class-",
     "input-gradient penalty": "gradient-penalty-",
 }
-# The rivals of the region count in words, by the column that a record has them in. Without the
-# boundary thickness of the first round, which counted places where a third class wins.
+# Rivals of the region count: column in the table of runs, and name in words. The boundary thickness
+# of the first round is left out because it counted places where a third class wins.
 RIVALS = {
     "train_loss": "training loss",
     "distance_from_init": "distance from initialisation",
@@ -57,7 +57,7 @@ RIVALS = {
     "pal_score_intra": "Pal-score, within a class",
     "linear_pieces": "linear pieces",
     "local_complexity": "local complexity",
-    "margin_over_gradient": "margin over gradient",  # the last three of the second round alone
+    "margin_over_gradient": "margin over gradient",  # this and the next two: second round only
     "boundary_thickness_own": "boundary thickness",
     "disagreement": "disagreement of seeds",
 }
@@ -65,9 +65,9 @@ RIVALS = {
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study that there are; `complete`, so that it may be looked at, where all are.
+    """Finished runs of a study, one row each, and how many of the `asked` runs are `made`.
 
-    left_out: those that diverged (not among `runs`) or do not interpolate. records: by run id.
+    left_out: runs that diverged (not in `runs`) or do not interpolate. records: by run id.
     """
 
     name: str
@@ -79,12 +79,12 @@ class Study:
 
     @property
     def complete(self) -> bool:
-        """Whether every run is made."""
+        """Whether every run is made, without which no result may be looked at."""
         return self.made == self.asked
 
 
 def study_runs(campaign: str) -> Study:
-    """The finished runs of a campaign of the protocol, committed ones alone, with log(count)."""
+    """`Study` of the committed runs of a campaign of the protocol, with log(count)."""
     asked = load_campaign(campaign).runs()
     found = find_records(asked, "reference")
     records = {run_id: record for run_id, (record, _) in found.items()}
@@ -97,20 +97,22 @@ def study_runs(campaign: str) -> Study:
 
 
 def first_round() -> dict[str, Study]:
-    """The `study_runs` of the five studies by name; ValueError names one that is not complete."""
+    """`study_runs` of the five studies by name. Raises ValueError if one is not complete."""
     found = {name: study_runs(f"study-{name}") for name in STUDIES}
     for study in found.values():
-        part = f"{study.name} has {study.made} of {study.asked} runs, and is looked at when whole"
-        require(study.complete, f"{part}: `python -m rc_utils.sweep {study.name}` makes them")
+        part = f"{study.name} has {study.made} of {study.asked} runs; results need all of them"
+        require(study.complete, f"{part}: run `python -m rc_utils.sweep {study.name}`")
     return found
 
 
 def on_true_labels(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs, their gap from the training accuracy on the true labels where some are wrong."""
+    """The runs with the gap from the training accuracy on the true labels if some are wrong."""
     right = runs["train_accuracy_true_labels"].fillna(runs["train_accuracy"])
     return runs.assign(gap=right - runs["test_accuracy"])
 
 
 def decision(supports: bool, refutes: bool) -> str:
     """Decision of a study on the claim, in one word."""
-    return "supports" if supports else "refutes" if refutes else "inconclusive"
+    if supports:
+        return "supports"
+    return "refutes" if refutes else "inconclusive"
