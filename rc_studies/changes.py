@@ -1,7 +1,7 @@
-"""Pictures of what a change of training does to the regions of a triangle.
+"""Pictures of the regions of a triangle under each change of training in study 4.
 
-`python -m rc_studies.changes` trains the networks of study 4 with seed 0 again, an hour on one
-core, and writes campaigns/study-axes/triangles.json: the regions of each on the same triangles.
+`python -m rc_studies.changes` retrains the networks with seed 0, an hour on one core, and writes
+campaigns/study-axes/triangles.json: the regions of every network on the same triangles.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.path import Path
 from tqdm import tqdm
 
-from rc_studies.explorer import data_address
+from rc_studies.explorer import data_url
 from rc_studies.studies import SIDE
 from rc_utils.counting import outlines, predict_labels, region_count, triangle_regions
 from rc_utils.counting.sampling import vertex_indices
@@ -23,10 +23,10 @@ from rc_utils.validation import require
 
 CAMPAIGN = load_campaign("study-axes")
 FILE = campaigns_dir() / CAMPAIGN.name / "triangles.json"
-POINTS = 1500  # images: the smallest training set, which is a part of the others
-SHOWN, OF_BASE = 6, 20  # triangles of a network; of the two that differ in the learning rate alone
-LEFT_OUT = "crop-flip"  # trains four times as long
-COUNTED = 200  # triangles of their means, of which those that are shown are the first
+POINTS = 1500  # size of the smallest training set, which the others contain
+SHOWN, OF_BASE = 6, 20  # triangles drawn for each network, and for each of the two base networks
+LEFT_OUT = "crop-flip"  # an experiment that trains four times as long
+COUNTED = 200  # triangles of the mean counts of the base networks; the first of them are drawn
 
 
 def svg_path(loops):
@@ -43,7 +43,7 @@ def svg_path(loops):
 
 
 def drawn_regions(network, vertices):
-    """Regions of a triangle, vertices (1, 3, *shape): their number, and an SVG path by label."""
+    """Number of regions of a triangle, vertices (1, 3, *shape), and an SVG path for each label."""
     polygons, labels, number = triangle_regions(network, vertices)
     height = SIDE * 0.75**0.5
     corners = np.array([[0, height], [SIDE, height], [SIDE / 2, 0]])
@@ -52,7 +52,7 @@ def drawn_regions(network, vertices):
 
 
 def is_whole(drawn: dict) -> bool:
-    """Whether the SVG paths of a triangle cover it: an outline that lost an edge leaves a hole."""
+    """Whether the SVG paths of a triangle cover it; an outline without an edge leaves a hole."""
     covered = 0.0
     for loop in "".join(drawn["paths"].values()).split("M")[1:]:
         places = [place.split(",") for place in loop.rstrip("z").replace("l", " ").split()]
@@ -62,7 +62,7 @@ def is_whole(drawn: dict) -> bool:
 
 
 def main():
-    """Train, draw, write the file; raises ValueError where a network is not the one on record."""
+    """Train, draw and write the file; raises ValueError if a network differs from its record."""
     plans = [(e.name, p) for e, _, p in CAMPAIGN.entries() if p.spec.train.seed == 0]
     plans = [(experiment, p) for experiment, p in plans if experiment != LEFT_OUT]
     records = find_records({p.spec.run_id: p for _, p in plans})
@@ -70,7 +70,7 @@ def main():
     triangles = vertex_indices(POINTS, num_samples=COUNTED, distinct=3, seed=0)
     images = data.x_train.raw.cpu().numpy()[triangles[:OF_BASE]].transpose(0, 1, 3, 4, 2)
     found = {
-        "images": [[data_address(image) for image in corners] for corners in images[:SHOWN]],
+        "images": [[data_url(image) for image in corners] for corners in images[:SHOWN]],
         "classes": np.array(data.class_names)[data.y_train[triangles[:SHOWN]]].tolist(),
         "labels": list(data.class_names),
         "networks": {},
@@ -80,7 +80,7 @@ def main():
         network, points = trained_network(planned), own.x_train[:POINTS]
         recorded = [int(label) for label in records[run_id][0]["predictions"]]
         same = predict_labels(network, own.x_test[: len(recorded)]).tolist() == recorded
-        require(same, f"run {run_id}, trained again here, is not the network on record")
+        require(same, f"run {run_id}, trained again here, differs from the network on record")
         number = OF_BASE if experiment == "base" else SHOWN
         shown = [drawn_regions(network, points[corners][None]) for corners in triangles[:number]]
         require(all(map(is_whole, shown)), f"a picture of run {run_id} has a hole")

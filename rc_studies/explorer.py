@@ -22,35 +22,35 @@ from rc_utils.validation import check_count, check_name, require
 
 
 def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
-    """The runs of one network with the smallest and the largest learning rate, else equal.
+    """Two runs that differ in the learning rate only, the smallest and the largest there is.
 
-    They are of the first experiment that counts during training, and of the largest batch size,
-    which trains fastest. network: default its first. Raises ValueError where no two runs that did
-    not diverge differ in their learning rate alone.
+    They are from the first experiment that counts during training and have its largest batch size,
+    which trains fastest. network: by default the first of the experiment. Raises ValueError unless
+    there are two such runs that did not diverge.
     """
     campaign = load_campaign(name)
     counted = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
-    require(counted, f"campaign {name!r} counts at no epoch during training: give another")
+    require(counted, f"campaign {name!r} counts at no epoch during training; choose another")
     chosen = counted[0]
     network = network or chosen.networks[0]
     check_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
     runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
     runs.sort(key=lambda p: (-p.spec.train.batch_size, p.spec.train.lr))
-    least, size = runs[0].spec.train, runs[0].spec.train.batch_size
-    alike = [p for p in runs if dataclasses.replace(p.spec.train, lr=least.lr) == least]
+    first = runs[0].spec.train
+    alike = [p for p in runs if dataclasses.replace(p.spec.train, lr=first.lr) == first]
     found = find_records({p.spec.run_id: p for p in alike})
     diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
     alike = [p for p in alike if p.spec.run_id not in diverged]
     require(
         len(alike) > 1,
         f"experiment {chosen.name!r} of campaign {name!r} has no two runs of network {network!r} "
-        f"with batch size {size} that differ in lr alone, and did not diverge",
+        f"with batch size {first.batch_size} that differ in lr only and did not diverge",
     )
     return alike[0], alike[-1]
 
 
 def draw_triangles(data: Dataset, number: int, seed: int = 0) -> np.ndarray:
-    """Corners (number, 3) of triangles: indices of training images, drawn uniformly."""
+    """Triangles (number, 3): indices of three distinct training images each, drawn uniformly."""
     check_count("the number of triangles", number, 1)
     return draw_distinct(np.random.default_rng(seed), len(data.x_train), number, 3)
 
@@ -58,21 +58,21 @@ def draw_triangles(data: Dataset, number: int, seed: int = 0) -> np.ndarray:
 def explorer_html(
     grids: Mapping, counts: Mapping, data: Dataset, triangles: np.ndarray, notes: Mapping
 ) -> str:
-    """The explorer as HTML with its data inside.
+    """The explorer as an HTML element that contains its data.
 
-    grids: {run: {epoch: LabelGrid}} of the `triangles`, indices (B, 3) of training images, with the
-    same epochs and the same lattice in every run. counts: {run: (B, epochs)}, the number beside
-    each picture. notes: {run: {epoch: text}}, a sentence below each picture.
+    grids: {run: {epoch: LabelGrid}} of the `triangles`, indices (B, 3) of training images; every
+    run has the same epochs and lattice. counts: {run: (B, epochs)}, the number shown beside each
+    picture. notes: {run: {epoch: text}}, a sentence below each picture.
     """
     pictures = data.x_train.raw.cpu().numpy()[triangles].transpose(0, 1, 3, 4, 2)
     labels = data.y_train.cpu().numpy()[triangles]
-    first, colours = next(iter(grids.values())), class_colours(np.arange(data.num_classes))
+    by_epoch, colours = next(iter(grids.values())), class_colours(np.arange(data.num_classes))
     shown = {
-        "resolution": next(iter(first.values())).lattice.resolution,
-        "epochs": list(first),
+        "resolution": next(iter(by_epoch.values())).lattice.resolution,
+        "epochs": list(by_epoch),
         "classes": [{"name": str(n), "colour": colours[k]} for k, n in enumerate(data.class_names)],
         "triangles": [
-            {"images": [data_address(picture) for picture in corners], "classes": classes.tolist()}
+            {"images": [data_url(picture) for picture in corners], "classes": classes.tolist()}
             for corners, classes in zip(pictures, labels, strict=True)
         ],
         "runs": [_run_data(run, grids[run], counts[run], notes[run]) for run in grids],
@@ -87,18 +87,18 @@ def explorer_html(
 
 def _run_data(run, by_epoch, counts, notes):
     flat = [grid.labels[(slice(None), *grid.lattice.indices.T)] for grid in by_epoch.values()]
-    labels, largest = np.stack(flat, axis=1), max(map(np.max, flat))
-    require(largest < 256, f"labels reach {largest}; the explorer holds one byte per label")
+    labels = np.stack(flat, axis=1)  # (B, epochs, points of the lattice)
+    require(labels.max() < 256, f"labels reach {labels.max()}; the explorer has a byte per label")
     return {
         "name": run,
-        "counts": np.asarray(counts).tolist(),  # by triangle and epoch, as the labels
+        "counts": np.asarray(counts).tolist(),
         "notes": [notes.get(epoch, "") for epoch in by_epoch],
         "labels": base64.b64encode(labels.astype(np.uint8).tobytes()).decode(),
     }
 
 
-def data_address(picture):
-    """A picture (H, W, 1 or 3) uint8 as a PNG inside an address."""
+def data_url(picture):
+    """Data URL of a picture (H, W, 1 or 3) uint8, as PNG."""
     buffer = io.BytesIO()
     picture = np.broadcast_to(picture, (*picture.shape[:2], 3))
     matplotlib.image.imsave(buffer, np.ascontiguousarray(picture), format="png")

@@ -14,12 +14,12 @@ DRAWS = {"seeds": "the seed draws weights and order", "draws": "and the training
 
 
 def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
-    """Studies 1, 6 and 7: one dot per run, log(count) and gap less the means of its group.
+    """Studies 1, 6 and 7: log(count) and gap minus the means of the experiment, one dot per run.
 
-    A panel is a network. draws: what the seed draws in each experiment, in words; "" for no legend.
+    One panel per network. draws: what the seed draws in each experiment; "" for no legend.
     """
-    networks, look = list(runs["network"].unique()), {"sharey": True, "squeeze": False}
-    fig, axes = plt.subplots(1, len(networks), figsize=(plotting.width(), 3.6), **look)
+    networks, size = list(runs["network"].unique()), (plotting.width(), 3.6)
+    fig, axes = plt.subplots(1, len(networks), figsize=size, sharey=True, squeeze=False)
     for ax, network in zip(axes[0], networks, strict=True):
         color = plotting.network_style(network)["color"]
         for name, words in draws.items():
@@ -36,9 +36,9 @@ def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
 
 
 def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Figure:
-    """Study 5: r by one partition into folds, seed by seed, and averaged, beside the best rival.
+    """Study 5: histogram of r with one partition into folds; r and the best rival's, averaged.
 
-    splits: of `split_by_split`. averaged: {name: table of `partial_correlations`}.
+    splits: table of `split_by_split`. averaged: {name: table of `partial_correlations`}.
     """
     fig, (above, below) = plt.subplots(2, 1, figsize=(plotting.width(), 6.4))
     colours = {"supports": plotting.BLUE, "inconclusive": "0.6", "refutes": plotting.ORANGE}
@@ -69,7 +69,7 @@ def splits_figure(splits: pd.DataFrame, averaged: dict[str, pd.DataFrame]) -> Fi
 
 
 def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
-    """Study 2: one dot per predicted setting, its gap against what its network's SGD line predicts.
+    """Study 2: gap against the gap predicted by the network's SGD line, one dot per setting.
 
     The line is in log(count) on the left, in the measure `rival` on the right.
     """
@@ -90,10 +90,10 @@ def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
 
 
 def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
-    """Study 3: one dot per run, changes of log(count) and gap under a treatment.
+    """Study 3: changes of log(count) and gap under a treatment, one dot per run.
 
-    A larger dot is a larger dose. across: the slope across settings, whose line is drawn; half of
-    it decides and is dashed.
+    A larger dot is a larger dose. across: the slope across settings, drawn as a line; half of it,
+    which decides, is dashed.
     """
     changes = changes_from_control(runs)
     fig, ax = plt.subplots(figsize=(plotting.width(), 4.6))

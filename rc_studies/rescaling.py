@@ -1,4 +1,4 @@
-"""Other weights of the same function: layers are rescaled, and scores change by one factor alone.
+"""Rescaling the weights of a network so that all scores change by the same positive factor.
 
 Two rescalings, with a factor c > 0:
 - a convolution or linear layer followed by batch normalisation (with a scale and a running mean):
@@ -6,8 +6,8 @@ Two rescalings, with a factor c > 0:
   (g / c) (c z - c m) / sqrt(v + eps) + b = g (z - m) / sqrt(v + eps) + b.
 - a linear layer followed by a ReLU and a linear layer: weight and bias of the first times c, weight
   of the second divided by c, since relu(c z) = c relu(z) (Neyshabur et al. 2015).
-The output layer times c multiplies every score and changes no label. With c a power of two every
-step is exact in floating point, short of overflow: labels and region counts are equal.
+Multiplying the output layer by c multiplies every score and changes no label. If c is a power of
+two, every step is exact in floating point, short of overflow: labels and region counts are equal.
 """
 
 import copy
@@ -24,17 +24,17 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
-    """(layer, layer that compensates) by name: scaling the first does not change the function.
+    """Names of (layer, layer that compensates for it): rescaling both keeps the function.
 
-    Found inside the network's `nn.Sequential`s, where what follows a layer is known. There are none
-    where a parameter has two places.
+    Only layers inside `nn.Sequential`s are found, where it is known what follows a layer. There are
+    none if the network uses a parameter twice.
     """
-    pairs, places = [], list(network.named_parameters(remove_duplicate=False))
-    if len(places) > len(list(network.parameters())):
+    pairs, uses = [], list(network.named_parameters(remove_duplicate=False))
+    if len(uses) > len(list(network.parameters())):
         return pairs
     sequentials = [(n, m) for n, m in network.named_modules() if isinstance(m, nn.Sequential)]
     for prefix, module in sequentials:
-        # A module that is there twice is a child twice, which `named_children` tells once.
+        # Not `named_children`, which lists a module that is used twice only once.
         children = [(f"{prefix}.{name}".lstrip("."), m) for name, m in module._modules.items()]
         for (a, x), (b, y) in pairwise(children):
             followed = isinstance(y, _NORMS) and y.affine and y.track_running_stats
@@ -47,14 +47,14 @@ def rescalable_layers(network: nn.Module) -> list[tuple[str, str]]:
 
 
 def output_layer(network: nn.Module) -> str:
-    """Name of the last linear layer as registered. Raises ValueError where there is none."""
+    """Name of the linear layer registered last. Raises ValueError if there is none."""
     names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
-    require(names, f"{type(network).__name__} has no linear layer, which would give the scores")
+    require(names, f"{type(network).__name__} has no linear layer; expected one for the scores")
     return names[-1]
 
 
 def random_rescaling(network: nn.Module, seed: int) -> tuple[list[int], int]:
-    """Exponents for `rescale`, drawn uniformly from -4..4, that of the output layer without 0."""
+    """Exponents for `rescale`, drawn uniformly from -4..4, for the output layer without 0."""
     rng = np.random.default_rng(seed)
     exponents = rng.integers(-4, 5, size=len(rescalable_layers(network)))
     return exponents.tolist(), int(rng.choice([k for k in range(-4, 5) if k]))
@@ -62,9 +62,9 @@ def random_rescaling(network: nn.Module, seed: int) -> tuple[list[int], int]:
 
 @torch.no_grad()
 def rescale(network: nn.Module, exponents: Sequence[int], output_exponent: int) -> nn.Module:
-    """A copy of `network` whose scores are 2^output_exponent times the same, in evaluation mode.
+    """Rescaled copy of `network`: scores in evaluation mode times 2^output_exponent.
 
-    exponents: k of the factors 2^k, one for each of its `rescalable_layers`, else ValueError.
+    exponents: k of the factor 2^k for each of `rescalable_layers`, else ValueError.
     """
     pairs, given = rescalable_layers(network), len(exponents)
     require(given == len(pairs), f"{given} exponents for {len(pairs)} layers; expected one each")
