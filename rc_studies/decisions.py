@@ -224,9 +224,10 @@ def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> p
         if len(pairs) >= MIN_UNITS and np.isnan(share.low):  # every resample has the same share
             share = replace(share, low=share.value, high=share.value)
         rows.append({"axis": axis, "sign-error": share, "decision": decide_axis(share)})
-    return pd.DataFrame(rows).sort_values(
-        "sign-error", key=lambda shares: -shares.map(lambda share: share.value), ignore_index=True
-    )
+    table = pd.DataFrame(rows)
+    shares = table["sign-error"].map(lambda share: share.value)
+    order = shares.sort_values(ascending=False, kind="stable").index  # ties as in `AXES`
+    return table.loc[order].reset_index(drop=True)
 
 
 def decide_axis(share: Estimate) -> str:
