@@ -231,7 +231,6 @@ def test_the_command_writes_what_the_page_reads(tmp_path, monkeypatch):
     small |= {"iterations": 200, "seed": 0}
     monkeypatch.setattr(architectures, "SETTINGS", small)
     monkeypatch.setattr(architectures, "LEVELS", (0.7, 0.5))
-    monkeypatch.setattr(architectures.equal_fit_table, "__defaults__", ((0.7, 0.5),))
     architectures.main("digits")
     table, words = architectures.committed_table("digits")
     expected = architectures.equal_fit_table(architectures.train_both("digits", **small))

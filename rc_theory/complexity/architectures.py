@@ -1,14 +1,14 @@
-"""Perceptrons and convolutional networks at equal fit on MNIST (Loukas App. A.5).
+"""Perceptrons and convolutional networks at equal training loss on MNIST (Loukas App. A.5).
 
-`python -m rc_theory.complexity.architectures mnist` trains both on 100 images per class of that
-dataset and writes campaigns/architectures/mnist.json.
+`python -m rc_theory.complexity.architectures mnist` trains both on 100 images per class of MNIST
+and writes campaigns/architectures/mnist.json.
 """
 
 import datetime
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 import torch
@@ -18,22 +18,22 @@ from rc_theory.complexity.trajectory import Trajectory
 from rc_utils.paths import project_root, write_atomically
 from rc_utils.provenance import git_revision, hardware
 
+# Training losses at which the networks are compared.
 LEVELS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+# Successive blocks of steps over which the length of the path is averaged.
 BLOCKS = 10
 SETTINGS = {"images_per_class": 100, "repetitions": 8, "num_test": 1000, "lr": 0.002}
 SETTINGS |= {"iterations": 20_000, "seed": 0}
 
 
-def equal_fit_table(
-    paths: Mapping[str, Trajectory], levels: Sequence[float] = LEVELS
-) -> pd.DataFrame:
-    """One row per network ("MLP", "CNN"), training and loss of `levels` that all trainings reach.
+def equal_fit_table(paths: Mapping[str, Trajectory]) -> pd.DataFrame:
+    """One row per network ("MLP", "CNN"), repetition and loss of LEVELS that all trainings reach.
 
-    Columns: network, repetition, loss, steps (to the first block with that training loss), length
-    (mean path of the first bias over the last BLOCKS blocks) and test_loss.
+    Columns: network, repetition, loss, steps (until the first block with at most that training
+    loss), length (mean path of the first bias over the BLOCKS blocks up to it) and test_loss.
     """
     rows = []
-    for level in levels:
+    for level in LEVELS:
         if not all((path.train_loss <= level).any(0).all() for path in paths.values()):
             continue
         for network, path in paths.items():
@@ -49,7 +49,7 @@ def equal_fit_table(
 
 
 def committed_table(dataset: str = "mnist") -> tuple[pd.DataFrame, str]:
-    """The committed `equal_fit_table` of a dataset, and one sentence on where it was made."""
+    """The committed `equal_fit_table` of a dataset, and a phrase that says how it was made."""
     content = json.loads(_path(dataset).read_text(encoding="utf-8"))
     options, made = content["settings"], content["provenance"]
     words = (
@@ -61,17 +61,16 @@ def committed_table(dataset: str = "mnist") -> tuple[pd.DataFrame, str]:
     return pd.DataFrame(content["rows"]), words
 
 
-def train_both(dataset: str, **settings) -> dict[str, Trajectory]:
-    """Both networks of App. A.5, watched every 100 iterations; settings as in SETTINGS."""
-    lr, iterations = settings.pop("lr"), settings.pop("iterations")
-    found = {}
-    for name, task in digit_tasks(dataset=dataset, **settings).items():
-        _, found[name] = task.run(epochs=iterations / task.train[1].shape[1], lr=lr, every=100)
-    return found
+def train_both(dataset: str, *, lr: float, iterations: int, **options) -> dict[str, Trajectory]:
+    """Train both networks of App. A.5 in blocks of 100 steps; `options` are of `digit_tasks`."""
+    paths = {}
+    for name, task in digit_tasks(dataset=dataset, **options).items():
+        _, paths[name] = task.run(epochs=iterations / task.train[1].shape[1], lr=lr, every=100)
+    return paths
 
 
 def main(dataset: str = "mnist") -> None:
-    """Train both networks and write the table with its settings and where it was made."""
+    """Train both networks and write the table with its settings and its provenance."""
     torch.set_num_threads(1)
     started, begin = datetime.datetime.now(datetime.UTC), time.monotonic()
     rows = equal_fit_table(train_both(dataset, **SETTINGS)).to_dict("records")
