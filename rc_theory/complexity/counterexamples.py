@@ -1,4 +1,4 @@
-"""Networks that break statements of Loukas et al.: ratios of found to allowed."""
+"""Counterexamples to statements of Loukas et al., as ratios of measured to allowed."""
 
 import itertools
 import math
@@ -15,20 +15,20 @@ from rc_theory.complexity.trajectory import Trajectory, follow_training
 
 
 def wide_first_layer() -> Trajectory:
-    """One step of two units on one input, W_1 = (1, 1)^T, with output weights 1 and -0.9.
+    """Train two units on one input for one step: W_1 = (1, 1)^T, output weights 1 and -0.9.
 
-    The bias moves along (1, -0.9), of which W_1^T leaves 0.1: the proof takes |W_1^T g| >= sigma_n
-    |g|, which fails where n_1 > n.
+    The bias moves along g = (1, -0.9), which W_1^T maps to 0.1. The proof assumes |W_1^T g| >=
+    sigma_n |g|, which can fail where n_1 > n.
     """
     return _follow(torch.ones(2, 1), torch.tensor([[1.0, -0.9]]), targets=[3.0])
 
 
 def one_unit(*targets: float) -> Trajectory:
-    """A step of one unit for each target.
+    """Train one unit for one step per target.
 
-    One step: one bias has no variance, whatever Corollary 2 asks for. Two with errors of opposite
-    sign, targets 1 + 1e-3 and 1 - 0.6e-3: the biases are 0, s and 0, with squared distances of 2/3
-    s^2 from their mean. Asked for is s^2 / 4: a half of it will do, a third will not.
+    One step gives one bias, whose variance is 0; Corollary 2 requires more. With the targets 1 +
+    1e-3 and 1 - 0.6e-3 the errors have opposite signs and the biases are 0, s and 0. Their squared
+    distances from the mean sum to 2/3 s^2. Required is s^2 / 4: half of the sum, but not a third.
     """
     return _follow(torch.ones(1, 1), torch.ones(1, 1), targets)
 
@@ -36,16 +36,16 @@ def one_unit(*targets: float) -> Trajectory:
 def both_sides(
     number: int, *, units: int = 64, inputs: int = 10, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """lambda / (sigma_1 u) and sigma_n u / lambda of random one-layer networks, (number,) each.
+    """Both ratios of Lemma 1, lambda / (sigma_1 u) and sigma_n u / lambda, (number,) each.
 
-    Gaussian weights, no biases, one random sample each; with the output weights a_S of the active
-    units a step of SGD has u = |a_S| and lambda = |W_1^T a_S|.
+    Of random networks with one hidden layer, Gaussian weights and no biases, at one random sample
+    each. With a_S the output weights of the active units, u = |a_S| and lambda = |W_1^T a_S|.
     """
     rng = np.random.default_rng(seed)
     first, x = rng.normal(size=(number, units, inputs)), rng.normal(size=(number, inputs, 1))
-    moved = rng.normal(size=(number, units)) * ((first @ x)[..., 0] > 0)
-    update = np.linalg.norm(moved, axis=1)
-    lipschitz = np.linalg.norm((moved[:, None] @ first)[:, 0], axis=1)
+    active_weights = rng.normal(size=(number, units)) * ((first @ x)[..., 0] > 0)
+    update = np.linalg.norm(active_weights, axis=1)
+    lipschitz = np.linalg.norm((active_weights[:, None] @ first)[:, 0], axis=1)
     sigma = np.linalg.svd(first, compute_uv=False)
     return lipschitz / (sigma[:, 0] * update), sigma[:, -1] * update / lipschitz
 
@@ -54,7 +54,7 @@ def subspace_ratio() -> float:
     """Length over its upper bound with sigma_n replaced as in the remark after Theorem 1.
 
     W_1 = diag(1, 0.01), output weights 1 and 100, the sample (1, 0), the second unit active by its
-    bias: the update sees the second unit, the subspace does not.
+    bias. On the subspace of the data sigma_n is 1, without the second unit; the update contains it.
     """
     first = torch.diag(torch.tensor([1.0, 0.01]))
     network = _network(first, torch.tensor([[1.0, 100.0]]), nn.ReLU(), bias=[0.0, 1.0])
@@ -63,7 +63,7 @@ def subspace_ratio() -> float:
 
 
 def smooth_ratio() -> float:
-    """sigma_n u / lambda of `wide_first_layer` with tanh for the activation (Lemma 5)."""
+    """sigma_n u / lambda of `wide_first_layer` with tanh for ReLU (Lemma 5); sigma_n is sqrt(2)."""
     network = _network(torch.ones(2, 1), torch.tensor([[1.0, -0.9]]), nn.Tanh())
     update, gradient = _update_and_gradient(network, torch.ones(1, 1))
     return float(math.sqrt(2) * update / gradient)
@@ -72,9 +72,9 @@ def smooth_ratio() -> float:
 def first_layer_ratio() -> float:
     """Lipschitz constant of the first layer over (theta + beta) / (1 - delta) of Lemma 6.
 
-    Units relu(x) and relu(-x), W_2 = (100, 100), samples 1 and -1, which are all of the domain:
-    delta = 0, and beta vanishes with the learning rate. The proof loses the factor W_2 of the
-    gradient with respect to b_1. Each sample has one active unit, of slope 1.
+    Units relu(x) and relu(-x), W_2 = (100, 100). The domain is the samples 1 and -1, so delta = 0;
+    beta vanishes with the learning rate. Each sample has one active unit, so the Lipschitz constant
+    is 1. The proof omits the factor W_2 of the gradient with respect to b_1.
     """
     network = _network(torch.tensor([[1.0], [-1.0]]), torch.tensor([[100.0, 100.0]]), nn.ReLU())
     thetas = []
@@ -89,8 +89,9 @@ def sigmoid_ratio() -> float:
     """Steepness over what Theorem 2 allows with a sigmoid output: one unit, after a step of SGD.
 
     The step, of rate 1.4 on the sample 3 with label 0, makes the output weight -2.1 and saturates f
-    there: f stays as steep at 3, but mu has f(3) from before. The next sample, -1, has no active
-    unit. At 0.05 the unit is active as at 3, and f is not saturated. beta is the first weight, 1.
+    at 3. The slope of f there is about the same as before, and mu is taken from f(3) before the
+    step. The next sample, -1, has no active unit. At 0.05 the unit is active as at 3, but f is not
+    saturated and so steeper. beta is the first weight, 1.
     """
     layers = _network(torch.ones(1, 1), torch.tensor([[0.0077]]), nn.ReLU())
     network = nn.Sequential(*layers, nn.Sigmoid())
@@ -102,17 +103,19 @@ def sigmoid_ratio() -> float:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.sub_(1.4 * gradient)
         outputs = torch.cat([seen, network(second)])
-    (_, after), (_, found) = (_update_and_gradient(network, x) for x in (first, between))
-    drift, mu = torch.maximum(before / after, after / before), torch.minimum(outputs, 1 - outputs)
-    return float(found / (drift * 0.25 / (mu * (1 - mu)).min() * update))
+    _, after = _update_and_gradient(network, first)
+    _, steepness = _update_and_gradient(network, between)
+    drift = torch.maximum(before / after, after / before)  # 1 + gamma
+    xi = 0.25 / (outputs * (1 - outputs)).min()
+    return float(steepness / (drift * xi * update))
 
 
 def steady_ratio() -> float:
     """lambda_steady over the Lipschitz constant of a network with n_l = n = 2: infinite.
 
-    W_1 = I, W_2 = [[1, 1], [1, 1]], W_3 = (1, -1) and equal biases: both units of the second layer
-    are equal everywhere, so f is constant. Dropout of one of them alone moves the first bias, at a
-    point where all units are active by W_2^T z_2 W_3^T, of norm sqrt(2).
+    W_1 = I, W_2 = [[1, 1], [1, 1]], W_3 = (1, -1) and equal biases. Both units of the second layer
+    are equal everywhere, so f is constant. If dropout removes one of them, the first bias moves: by
+    W_2^T z_2 W_3^T, of norm sqrt(2), at a point where all units are active.
     """
     second, last = np.ones((2, 2)), np.array([1.0, -1.0])
     masks = np.array(list(itertools.product((0, 1), repeat=2)))
@@ -122,8 +125,8 @@ def steady_ratio() -> float:
         return float(np.max(updates) / np.abs(last @ second).max())
 
 
-# Activations of four points of `claim_1_network` in its two hidden layers: boxes of the grid of
-# pathways.
+# Active units of the two hidden layers of `claim_1_network` at four points. Each pair of vectors is
+# a box: its outer product marks the active pathways among all nine.
 COVER = (
     ((1, 1, 0), (1, 1, 0)),
     ((0, 1, 1), (0, 1, 1)),
@@ -133,10 +136,9 @@ COVER = (
 
 
 def claim_1_network() -> tuple[nn.Sequential, Tensor]:
-    """A 3-3 ReLU network and five points: four active as in COVER, one all active."""
+    """Two hidden layers of three units, and five points: four as in COVER, one all active."""
     second = torch.tensor([[-2.0, -0.2, 0.0], [0.0, 20.0, 0.0], [2.0, 1.0, -1.0]])
-    layers = nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1)
-    network = nn.Sequential(*layers).double()
+    network = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU()).double()
     with torch.no_grad():
         network[0].weight.copy_(torch.eye(3))
         network[0].bias.zero_()
@@ -147,39 +149,38 @@ def claim_1_network() -> tuple[nn.Sequential, Tensor]:
 
 
 def claim_1_ratio() -> float:
-    """Pathways of COVER over the most that dropout covers exactly once, all ways tried."""
+    """The nine pathways over the most that dropout in COVER covers exactly once; exhaustive."""
     boxes = []
     for first, second in COVER:
-        kept_first, kept_second = (
-            itertools.product(*([0, 1] if unit else [0] for unit in units))
-            for units in (first, second)
-        )
-        boxes.append([np.outer(a, b) for a, b in itertools.product(kept_first, kept_second)])
+        masks = itertools.product(*([0, 1] if active else [0] for active in first + second))
+        boxes.append([np.outer(mask[:3], mask[3:]) for mask in masks])
     covered = (sum(choice) for choice in itertools.product(*boxes))
     return 9 / max(int((grid == 1).sum()) for grid in covered if grid.max() <= 1)
 
 
 def lemma_3_ratio(width: int, delta: float = 0.05) -> float:
-    """Lipschitz constant over what Lemma 3 allows: widths 1 and m = `width`, even.
+    """Lipschitz constant over what Lemma 3 allows, for widths 1 and m = `width`, which is even.
 
-    W_1 = 1, W_2 = +1 for m / 2 + 1 units and -1 for the others, W_3 = 1, all units active at the
-    data by a large second bias: p_min = beta = xi = 1. Where the units of -1 are off the slope is m
-    / 2 + 1. A step with dropout sees |A - B| with A and B binomial, or 0 without the first unit.
-    |T| = k^2 (m + 1), as the proof asks for; k = log(m + 1) is lambda_steady over the largest step.
+    W_1 = 1, W_2 = +1 for m / 2 + 1 units and -1 for the others, W_3 = 1; a large second bias makes
+    all units active at the data, so p_min = beta = xi = 1. Where the units of weight -1 are
+    inactive, the slope is m / 2 + 1. With dropout a step is |A - B|, A and B the numbers of units
+    kept of either sign, or 0 if the first layer's unit is dropped. |T| = k^2 (m + 1), as the proof
+    requires; k = log(m + 1) is lambda_steady over the largest step.
     """
     k = math.log(width + 1)
     steps, half = k**2 * (width + 1), width // 2
     # A - B + m / 2 - 1 is binomial with m trials, since m / 2 - 1 - B has the law of B.
-    seen = np.arange(half + 2)
-    within = binom.cdf(half - 1 + seen, width, 0.5) - binom.cdf(half - 2 - seen, width, 0.5)
-    largest = seen[np.argmax(steps * np.log((1 + within) / 2) >= math.log1p(-delta))]
+    sizes = np.arange(half + 2)
+    within = binom.cdf(half - 1 + sizes, width, 0.5) - binom.cdf(half - 2 - sizes, width, 0.5)
+    # The least size that all steps keep to with probability 1 - delta.
+    largest = sizes[np.argmax(steps * np.log((1 + within) / 2) >= math.log1p(-delta))]
     return (half + 1) / (k * float(largest))
 
 
 def counterexamples() -> dict[str, Check]:
-    """By id, the ratio of measured to allowed in each example, and words on it."""
+    """Ratio of measured to allowed in each counterexample with a description, by statement id."""
     wide = wide_first_layer()
-    # The squared distances of three biases over |T| = 2, and as a variance over 3.
+    # check_corollary_2 divides by |T| = 2, the variance of three biases by 3.
     returns = 1.5 * check_corollary_2(one_unit(1 + 1e-3, 1 - 0.6e-3), 2).ratio
     one_step = f"one step of one unit; {returns:.3f} for the variance of three biases in two steps"
     two_units, margin = "two units on one input", float(wide.lemma_upper.max())
