@@ -1,4 +1,4 @@
-"""Theorem 3 of Loukas et al.: how steady a learner with dropout is, and its bounds."""
+"""Theorem 3 of Loukas et al., on networks with dropout: its quantities, its bound, its repair."""
 
 import math
 
@@ -17,17 +17,17 @@ from rc_utils.random_state import own_random_state
 
 
 def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_min: float) -> float:
-    """2 (1 + gamma) xi beta phi / sqrt(p_min) >= lambda_f, for one hidden layer (proof on page 10).
+    """Bound on lambda_f for one hidden layer: 2 (1 + gamma) xi beta phi / sqrt(p_min).
 
-    xi = 1 / (4 mu (1 - mu)), phi the largest update.
+    xi = 1 / (4 mu (1 - mu)), phi is the largest update. Proof on page 10.
     """
     return 2 * (1 + gamma) * 0.25 / (mu * (1 - mu)) * beta * phi / math.sqrt(p_min)
 
 
 def covering_lower_bound(points: np.ndarray, radius: float) -> int:
-    """Size of a greedy choice of points (N, n) of which no ball of `radius` holds two."""
+    """Lower bound on the balls of `radius` that cover points (N, n), by a greedy packing."""
     chosen: list[int] = []
-    apart = cdist(points, points) > 2 * radius
+    apart = cdist(points, points) > 2 * radius  # no ball holds both
     for index in range(len(points)):
         if apart[index, chosen].all():
             chosen.append(index)
@@ -44,8 +44,8 @@ def repaired_bound(
 ) -> float:
     """Theorem 3 with one hidden layer, for a radius r that depends on the sample (see page 10).
 
-    `covering` balls of radius r / 2 cover the data, D is their `diameter`, and 4 log(j + 2) is
-    added to 2 log(1 / delta), with j the least integer such that D 2^-j < r.
+    `covering` is the number of balls of radius r / 2 that cover the data, whose `diameter` is D. To
+    2 log(1 / delta) is added 4 log(j + 2), with j >= 0 the least integer such that D 2^-j < r.
     """
     index = max(0, math.floor(math.log2(diameter / radius)) + 1)
     return covering_bound(covering, num_points, delta / (index + 2) ** 2)
@@ -54,7 +54,7 @@ def repaired_bound(
 def interval_task(
     *, num_points: int, num_test: int, hidden: int, repetitions: int, seed: int
 ) -> Task:
-    """One input in [-1, -0.6] or [0.6, 1], the label its sign: few balls cover the domain."""
+    """Classify the sign of one input in [-1, -0.6] or [0.6, 1], which few small balls cover."""
     rng = np.random.default_rng(seed)
     sides = rng.choice([-1.0, 1.0], num_points + num_test)
     x = torch.from_numpy(sides * rng.uniform(0.6, 1, len(sides)))[None, :, None]
@@ -71,7 +71,7 @@ def _dropout_network(inputs, hidden, seed):
 
 
 def dropout_task(*, hidden: int = 32, **options) -> Task:
-    """The images of Task 2, uncorrupted, for networks with one hidden layer and dropout of 1/2."""
+    """Task 2 without corruption, for networks with one hidden layer and dropout of 1/2."""
     task = corruption_task(corruptions=(0.0,), **options)
     train, test = ((x.flatten(2).double(), y.double()) for x, y in (task.train, task.test))
     inputs = train[0].shape[-1]
@@ -80,25 +80,25 @@ def dropout_task(*, hidden: int = 32, **options) -> Task:
 
 
 def steady_learners(
-    task: Task, *, epochs: int, steady_epochs: int, lr: float, steady_lr: float,
-    delta: float = 0.05, seed: int = 0,
-) -> pd.DataFrame:  # fmt: skip
+    task: Task, *, epochs: int, steady_epochs: int, lr: float, steady_lr: float, seed: int = 0
+) -> pd.DataFrame:
     """Train a `dropout_task`, go on at `steady_lr`, and evaluate Theorem 3: one row per network.
 
-    The interval T is the second phase: Assumption 1 asks for activations that stay. Dropout doubles
-    what it keeps, as usual, and phi with it. Columns: those of `_quantities`; gap, |training - test
-    error|; lipschitz, the largest gradient norm at the points; direct_bound
-    (`direct_lipschitz_bound`, whose gamma covers the growth of |a| too); slope_bound, beta |a| / 4;
-    radius, r_t(X), and direct_radius, the same from direct_bound; covering, balls of `radius` at
-    least; and bound.
+    The interval T is the second phase, since Assumption 1 wants constant activations. Dropout
+    doubles the outputs it keeps, as usual, and so phi. Columns: those of `_quantities`; gap,
+    |training error - test error|; lipschitz, the largest gradient norm at any point; growth, the
+    larger of gamma and the growth of |a|; direct_bound (`direct_lipschitz_bound` with growth for
+    gamma); slope_bound, beta |a| / 4; radius, r_t(X); direct_radius, the same from direct_bound;
+    covering, a lower bound on the balls of `radius`; and bound, Theorem 3 at delta = 0.05.
     """
-    (x, y), (x_test, y_test), count = task.train, task.test, task.train[1].shape[1]
-    networks, runs = stack(task.networks).train(), task.repetition
+    (x, y), (x_test, y_test) = task.train, task.test
+    count, runs = y.shape[1], task.repetition
+    networks = stack(task.networks).train()
     with own_random_state(x.device, seed):
         first = draw_samples(runs, epochs * count, count)
         train_stacked(networks, x, y, first, loss=task.loss, lr=lr)
         second = draw_samples(runs + 10_000, steady_epochs * count, count)
-        before = _last(networks)
+        before = _output_weights(networks)
         interval = watch_interval(networks, x, y, second, loss=task.loss, lr=steady_lr)
     networks.eval()
     both = torch.cat([x, x_test], 1)
@@ -109,7 +109,8 @@ def steady_learners(
     table["gap"] = (wrong[:, :count].mean(1) - wrong[:, count:].mean(1)).abs().cpu().numpy()
     table["lipschitz"] = lipschitz_constants(networks, both, "bce").amax(1).double().cpu().numpy()
     used = interval.active[0] > 0
-    start, end = (np.linalg.norm(a * used, axis=1) for a in (before, _last(networks)))
+    start = np.linalg.norm(before * used, axis=1)
+    end = np.linalg.norm(_output_weights(networks) * used, axis=1)
     table["growth"] = np.maximum(table["gamma"], end / start - 1)
     constants = table[["phi", "growth", "beta", "mu", "p_min"]]
     table["direct_bound"] = [direct_lipschitz_bound(*row) for row in constants.to_numpy()]
@@ -119,19 +120,19 @@ def steady_learners(
     table["radius"] = margin / (table["c"] * table["phi"] * np.log(table["num_units"]))
     points = both[0].double().cpu().numpy()
     table["covering"] = [covering_lower_bound(points, radius) for radius in table["radius"]]
-    table["bound"] = [covering_bound(covering, count, delta) for covering in table["covering"]]
+    table["bound"] = [covering_bound(covering, count, 0.05) for covering in table["covering"]]
     return table
 
 
-def _last(networks):
-    """The output weights a of each network, (M, units), which training leaves as they are."""
+def _output_weights(networks):
+    """Copy of the output weights a of each network, (M, units)."""
     return networks[-1].weight.detach()[:, 0].double().cpu().numpy().copy()
 
 
 def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
-    """Quantities of Theorem 3 on the interval, of model m, with 1 + o(1) taken as 1."""
+    """Quantities of Theorem 3 for model m on the interval, with 1 + o(1) taken as 1."""
     active = interval.active[0][m]
-    active = active[active > 0]  # p_min is over the units that are ever active
+    active = active[active > 0]  # p_min is over the units that stay active on some point
     beta, gamma, p_min = float(interval.beta[m]), float(interval.gamma[m]), float(active.min())
     # min(f, 1 - f), without the rounding of f to 1.
     mu = float(expit(-np.abs(interval.z[:, m])).min())

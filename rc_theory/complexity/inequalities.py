@@ -16,7 +16,7 @@ class Check:
     detail: str = ""
 
     def within(self, tolerance: float) -> float:
-        """The ratio, or 1 where it exceeds 1 by no more than `tolerance`."""
+        """The ratio, rounded down to 1 if it exceeds 1 by no more than `tolerance`."""
         return 1.0 if 1 < self.ratio <= 1 + tolerance else self.ratio
 
 
@@ -27,7 +27,7 @@ def largest_ratio(measured: np.ndarray, allowed: np.ndarray) -> float:
 
 
 def check_theorem_1(path: Trajectory) -> tuple[Check, Check]:
-    """Theorem 1, both sides, over every block and from the start to its end."""
+    """Both sides of Theorem 1, over every block and over all steps up to its end."""
     low = high = 0.0
     bounds = (path.lower, path.length[..., 0], path.upper)
     for lower, length, upper in (bounds, [v.cumsum(0) for v in bounds]):
@@ -38,8 +38,8 @@ def check_theorem_1(path: Trajectory) -> tuple[Check, Check]:
 def check_corollary_2(path: Trajectory, window: int = 10, *, ends: bool = True) -> Check:
     """Corollary 2 over each `window` successive blocks: lower bound over variance.
 
-    `ends` counts the bias after the last step too, which the proof needs, though neither it nor the
-    statement has it.
+    `ends` includes the bias after the last step, as a correct proof must; the printed statement and
+    proof do not.
     """
     steps = window * path.every
     mean = path.lr * windows_sum(path.lower, window) / (2 * steps)
@@ -60,8 +60,8 @@ def check_corollary_3(path: Trajectory) -> Check:
 def all_checks(path: Trajectory, loss: str) -> dict[str, Check]:
     """Every inequality of Loukas Sec. 4, by its id; Corollary 3 for the squared loss alone.
 
-    Corollary 2 over each 1, 2, 5 and 10 successive blocks: it is nearly sharp over single steps,
-    and allows anything over a thousand.
+    Corollary 2 is checked over each 1, 2, 5 and 10 successive blocks, because it is nearly sharp
+    over single steps and vacuous over a thousand.
     """
     steps = int(path.num_checked.sum())
     checks = {
