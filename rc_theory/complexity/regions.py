@@ -16,9 +16,9 @@ from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.counting.mesh import part_above
 from rc_utils.validation import require
 
-# A polygon's corner this near to a line counts as on it; polygons have extent 1.
+# A corner whose unit's input is this close to 0 lies on the unit's line; polygons have extent 1.
 ON_LINE = 1e-10
-# An activation, of entries 0 and 1, is a combination of others if it leaves their span by less.
+# A vector of entries 0 and 1 lies in the span of others if no entry of it leaves it by more.
 IN_SPAN = 1e-7
 
 
@@ -32,7 +32,7 @@ class LinearRegion:
 
 
 def affine_layers(network: nn.Sequential) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(W, b) of each layer but ReLUs in float64, identities written out."""
+    """(W, b) of each affine layer in float64; W of an `IdentityLayer` is the identity matrix."""
     layers = []
     for layer in network:
         if isinstance(layer, IdentityLayer | nn.Linear):
@@ -43,17 +43,17 @@ def affine_layers(network: nn.Sequential) -> list[tuple[np.ndarray, np.ndarray]]
 
 
 def linear_regions(network: nn.Sequential, basis: np.ndarray) -> list[LinearRegion]:
-    """The exact linear regions of x = basis z for z in [-1, 1]^2; basis (n, 2).
+    """Exact linear regions of a network on the plane x = basis z, z in [-1, 1]^2; basis (n, 2).
 
-    Layer by layer every polygon is cut along the lines where a unit's input is 0.
+    Layer by layer, every polygon is cut along the lines where a unit's input is 0.
     """
     *hidden, last = affine_layers(network)
     square = np.array([[-1.0, -1], [1, -1], [1, 1], [-1, 1]])
-    # A cell: its polygon, its pattern so far, and the layer's input there, jacobian @ x + offset.
-    cells = [(square, (), np.eye(len(basis)), np.zeros(len(basis)))]
+    # Polygon, pattern so far, and the input of the next layer there, jacobian @ x + offset.
+    pieces = [(square, (), np.eye(len(basis)), np.zeros(len(basis)))]
     for weight, bias in hidden:
-        cells = [piece for cell in cells for piece in _cut(*cell, weight, bias, basis)]
-    return [LinearRegion(cell[0], cell[1], (last[0] @ cell[2])[0]) for cell in cells]
+        pieces = [part for piece in pieces for part in _cut(*piece, weight, bias, basis)]
+    return [LinearRegion(polygon, pattern, (last[0] @ j)[0]) for polygon, pattern, j, _ in pieces]
 
 
 def _cut(polygon, pattern, jacobian, offset, weight, bias, basis):
@@ -67,7 +67,7 @@ def _cut(polygon, pattern, jacobian, offset, weight, bias, basis):
 
 
 def _halves(polygon, values):
-    """The polygon, or its two halves where `values` at its corners change sign."""
+    """The two parts of a polygon if `values` at its corners change sign, else the polygon."""
     if values.min() >= -ON_LINE or values.max() <= ON_LINE:
         return [polygon]
     return [part_above(polygon, values), part_above(polygon, -values)]
@@ -91,16 +91,16 @@ def pathways(pattern: tuple[np.ndarray, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SteadyInterval:
-    """SGD watched on an interval T after training, for Theorems 2 and 3."""
+    """Record of T steps of SGD after training, the interval of Theorems 2 and 3."""
 
     updates: np.ndarray  # (T, M), normalised updates u, NaN where a point is fitted exactly
     z: np.ndarray  # (T, M), the last layer's input
-    points: np.ndarray  # (T, M), which was drawn
+    points: np.ndarray  # (T, M), index of the training point drawn
     patterns: list[np.ndarray]  # [(M, N, n_l)], activations before the last step
-    unchanged: np.ndarray  # (M, N), whether they were the same throughout
+    unchanged: np.ndarray  # (M, N) bool, whether a point's activations stayed the same
     gamma: np.ndarray  # (M,), the least gamma of Assumption 1 over the unchanged points
     beta: np.ndarray  # (M,), largest singular value of W_1
-    active: list[np.ndarray]  # [(M, n_l)], least share of points at which a unit was active
+    active: list[np.ndarray]  # [(M, n_l)], share of points where a unit was active, least over T
 
     def smallest_updates(self, model: int) -> np.ndarray:
         """Smallest u of each training point, (N,); infinite if not drawn or not steady."""
@@ -113,19 +113,19 @@ class SteadyInterval:
 def watch_interval(
     networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float
 ) -> SteadyInterval:
-    """Train on by samples (T, M, 1), looking at all training points before every step.
+    """Continue training on samples (T, M, 1) and observe all training points before every step.
 
-    Assumption 1 wants activations that stay; a small `lr` grants it, as the paper notes.
+    Assumption 1 wants constant activations, which a small `lr` gives, as the paper notes.
     """
-    rows, start = {"updates": [], "z": []}, activations(networks, x)
+    updates, z, start = [], [], activations(networks, x)
     unchanged, lowest, highest, active = True, np.inf, 0.0, [1.0] * len(start)
-    trained = isinstance(networks[0], StackedLinear)
-    beta = 0.0 if trained else 1.0
+    linear = isinstance(networks[0], StackedLinear)  # or an identity with a bias, of norm 1
+    beta = 0.0 if linear else 1.0
     for step in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
         bias_norm = step.gradients["0.bias"].flatten(1).norm(dim=1)
         error = (step.slope.abs() / LOSSES[loss].output_slope(step.z))[:, 0]
-        rows["updates"].append(bias_norm / error)
-        rows["z"].append(step.z[:, 0])
+        updates.append(bias_norm / error)
+        z.append(step.z[:, 0])
         patterns = activations(networks, x)
         same = [(now == then).all(2) for now, then in zip(patterns, start, strict=True)]
         unchanged = unchanged & torch.stack(same).all(0)
@@ -134,27 +134,33 @@ def watch_interval(
         with evaluation_mode(networks):
             constants = lipschitz_constants(networks, x, loss).double().cpu().numpy()
         lowest, highest = np.minimum(lowest, constants), np.maximum(highest, constants)
-        if trained:
+        if linear:
             norms = torch.linalg.matrix_norm(networks[0].weight.detach().double(), 2)
             beta = np.maximum(beta, norms.cpu().numpy())
     unchanged = unchanged.cpu().numpy()
     usable = unchanged & (lowest > 0)
     growth = np.where(usable, highest / np.where(usable, lowest, 1), 1)
-    updates, z = (torch.stack(rows[key]).double().cpu().numpy() for key in ("updates", "z"))
-    points, patterns = samples[..., 0].numpy(), [p.cpu().numpy() for p in patterns]
-    gamma, beta = growth.max(1) - 1, np.broadcast_to(beta, len(unchanged))
-    return SteadyInterval(updates, z, points, patterns, unchanged, gamma, beta, active)
+    return SteadyInterval(
+        updates=torch.stack(updates).double().cpu().numpy(),
+        z=torch.stack(z).double().cpu().numpy(),
+        points=samples[..., 0].numpy(),
+        patterns=[pattern.cpu().numpy() for pattern in patterns],
+        unchanged=unchanged,
+        gamma=growth.max(1) - 1,
+        beta=np.broadcast_to(beta, len(unchanged)),
+        active=active,
+    )
 
 
 def basis_pursuit(columns: np.ndarray, weights: np.ndarray) -> Callable[[np.ndarray], float]:
-    """The function s (P,) -> min_a sum_k weights_k |a_k| with columns a = s, or infinity.
+    """Weighted basis pursuit, the function s (P,) -> min_a sum_k weights_k |a_k|, columns a = s.
 
-    columns (P, K), weights (K,), non-negative. A linear programme in the positive and negative
-    parts of a, its equations projected onto the span of the columns.
+    columns (P, K); weights (K,), non-negative. Infinite where s is not in the span of the columns.
+    A linear programme in the positive and negative parts of a.
     """
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
-    span = left[:, values > 1e-9 * values.max(initial=0)]
-    equations = span.T @ columns
+    span = left[:, values > 1e-9 * values.max()]
+    equations = span.T @ columns  # without redundant rows
 
     def solve(target: np.ndarray) -> float:
         projected = span.T @ target
@@ -175,22 +181,22 @@ def bound_empty_regions(
 
     network: model `model` of the stack at the end of `interval`, as an ordinary network. One row
     per region: steepness, filled (whether it holds a training point), bound (NaN where filled,
-    infinite where the theorem says nothing).
+    infinite where the theorem says nothing). Raises ValueError if no drawn point was steady.
     """
+    # Per training point, the activations of all hidden layers.
     patterns = list(zip(*(layer[model] for layer in interval.patterns), strict=True))
-    held = {np.concatenate(pattern).tobytes() for pattern in patterns}
+    keys = [np.concatenate(pattern).tobytes() for pattern in patterns]
     cheapest: dict[bytes, tuple[float, np.ndarray]] = {}
-    for pattern, update in zip(patterns, interval.smallest_updates(model), strict=True):
-        key = np.concatenate(pattern).tobytes()
-        if update < cheapest.get(key, (np.inf,))[0]:
+    for key, pattern, update in zip(keys, patterns, interval.smallest_updates(model), strict=True):
+        if np.isfinite(update) and (key not in cheapest or update < cheapest[key][0]):
             cheapest[key] = (update, pathways(pattern))
-    require(len(cheapest) > 0, "no point was drawn with an unchanged activation; watch for longer")
+    require(len(cheapest) > 0, "no point was drawn with an unchanged activation; take more steps")
     weights, columns = zip(*cheapest.values(), strict=True)
     solve = basis_pursuit(np.stack(columns, 1), np.array(weights))
     factor = (1 + interval.gamma[model]) * interval.beta[model]
     rows = []
     for region in linear_regions(network, basis):
-        filled = np.concatenate(region.pattern).tobytes() in held
+        filled = np.concatenate(region.pattern).tobytes() in keys
         bound = np.nan if filled else factor * solve(pathways(region.pattern))
         rows.append([np.linalg.norm(region.gradient), filled, bound])
     return pd.DataFrame(rows, columns=["steepness", "filled", "bound"])
