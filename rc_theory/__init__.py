@@ -1,1 +1,1 @@
-"""The theorems of the three papers, run (pages 08, 09, 10 and 19)."""
+"""Theorems of three papers, checked by computation (pages 08, 09, 10 and 19)."""

@@ -1,1 +1,1 @@
-"""What training reveals of a network's complexity (Loukas, Poiitis and Jegelka), run."""
+"""Theorems and experiments of Loukas, Poiitis and Jegelka on training and complexity."""

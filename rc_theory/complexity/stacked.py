@@ -19,7 +19,7 @@ from rc_utils.counting.evaluation import full_precision
 class IdentityLayer(nn.Module):
     """x -> x + b for x (N, *shape), with a bias that no two inputs share (Loukas Sec. 6).
 
-    It starts uniform in ±1/sqrt(inputs), as that of a linear layer does.
+    The bias starts uniform in ±1/sqrt(inputs), like the bias of `nn.Linear`.
     """
 
     def __init__(self, *shape: int):
@@ -69,7 +69,7 @@ class StackedConv2d(_Stacked):
         return out.unflatten(1, (models, -1)).transpose(0, 1)
 
 
-# What takes the place of M layers of a kind.
+# By type, the function that merges M layers into one.
 _STACKED = {
     IdentityLayer: StackedIdentity,
     nn.Linear: StackedLinear,
@@ -81,7 +81,7 @@ _STACKED = {
 
 
 def stack(networks: Sequence[nn.Sequential]) -> nn.Sequential:
-    """M equal networks (`nn.Sequential`) as one, (M, B, *shape) -> (M, B, outputs).
+    """Merge M networks of one architecture into one, (M, B, *shape) -> (M, B, outputs).
 
     Layers: IdentityLayer, Linear and Conv2d with biases, ReLU, Dropout and Flatten(1).
     """
@@ -98,9 +98,9 @@ def unstack(stacked: nn.Sequential, template: nn.Sequential, index: int) -> nn.S
 
 @dataclass(frozen=True)
 class Loss:
-    """Elementwise loss of the last layer's input z and the target y; the output is f = rho_d(z).
+    """Elementwise loss of the last layer's value z and the target y; the output is f = rho_d(z).
 
-    The loss's derivative with respect to f is slope / output_slope.
+    The derivative of the loss with respect to f is slope / output_slope.
     """
 
     value: Callable[[Tensor, Tensor], Tensor]
@@ -124,15 +124,15 @@ LOSSES = {
 class Step:
     """One step of SGD of M models, before it is applied; B is the batch size."""
 
-    z: Tensor  # (M, B), the last layer's input
-    slope: Tensor  # (M, B), the derivative of the loss with respect to it
-    # {name: (M, ...)} of each model's mean loss over its batch, but for weights of linear layers.
+    z: Tensor  # (M, B), the last layer's value
+    slope: Tensor  # (M, B), d loss / d z
+    # {name: (M, ...)} of each model's mean loss over its batch, without weights of linear layers.
     gradients: dict[str, Tensor]
     input_gradients: Tensor  # (M, B, *shape), of the same mean losses with respect to the samples
 
 
 def draw_samples(seeds: Sequence[int], num_steps: int, num_points: int, batch_size=1) -> Tensor:
-    """Indices (num_steps, M, B) drawn with replacement; equal seeds see equal samples."""
+    """Indices (num_steps, M, B) drawn with replacement; models of equal seeds get equal ones."""
     shape = (num_steps, batch_size)
     drawn = [np.random.default_rng([s, 77]).integers(0, num_points, shape) for s in seeds]
     return torch.from_numpy(np.stack(drawn, axis=1))
@@ -144,8 +144,8 @@ def sgd_steps(
     """Train a stack in place by plain SGD; yields every `Step` before it is applied.
 
     networks: a stack of M with one output. x: (M, N, *shape), or (1, N, *shape) for all. y: (M, N).
-    samples: indices (T, M, B). loss: of LOSSES. The iterator must be exhausted: a step is applied
-    when the next one is asked for.
+    samples: indices (T, M, B). loss: a key of LOSSES. A step is applied when the next one is asked
+    for, so the iterator must be exhausted.
     """
     models = len(y)
     weights = [layer.weight for layer in networks if isinstance(layer, StackedLinear)]
@@ -157,9 +157,9 @@ def sgd_steps(
         inputs, targets = x[x_rows, batch].requires_grad_(), y[rows, batch]
         linear, values = [], inputs  # of every linear layer: its input and its output
         for layer in networks:
-            seen, values = values, layer(values)
+            before, values = values, layer(values)
             if isinstance(layer, StackedLinear):
-                linear.append((seen, values))
+                linear.append((before, values))
         z = values.squeeze(-1)
         slope = LOSSES[loss].slope(z.detach(), targets)
         wanted = [*others.values(), *(out for _, out in linear), inputs]
@@ -169,18 +169,18 @@ def sgd_steps(
         with torch.no_grad():
             for parameter, gradient in zip(others.values(), of_others, strict=True):
                 parameter.add_(gradient, alpha=-lr)
-            # weight -= lr sum_b gradient_b seen_b^T; of one sample a column times a row, broadcast.
-            for weight, (seen, _), gradient in zip(weights, linear, of_outs, strict=True):
-                if seen.shape[1] == 1:
-                    weight.addcmul_(gradient.mT, seen, value=-lr)
+            # weight -= lr sum_b gradient_b before_b^T; of one sample, a column times a row.
+            for weight, (before, _), gradient in zip(weights, linear, of_outs, strict=True):
+                if before.shape[1] == 1:
+                    weight.addcmul_(gradient.mT, before, value=-lr)
                 else:
-                    weight.baddbmm_(gradient.mT, seen, alpha=-lr)
+                    weight.baddbmm_(gradient.mT, before, alpha=-lr)
 
 
 @full_precision()
 def train_stacked(
     networks: nn.Sequential, x: Tensor, y: Tensor, samples: Tensor, *, loss: str, lr: float
 ) -> None:
-    """`sgd_steps`, all of them, unwatched."""
+    """Train a stack in place by plain SGD, all of `sgd_steps`."""
     for _ in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
         pass

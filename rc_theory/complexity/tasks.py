@@ -1,7 +1,7 @@
-"""The two tasks of Loukas et al. (Sec. 6, App. A.1 and A.5) and their networks, many at once.
+"""The two tasks of Loukas et al. (Sec. 6, App. A.1 and A.5) and their networks, side by side.
 
-Repetition r shares its points, initialisation and order of samples between the levels of a task
-(frequencies or corruptions), so that levels are compared in pairs.
+The levels of a task (frequencies or corruptions) share the points, the initialisation and the order
+of samples of repetition r, so that levels are compared in pairs.
 """
 
 import math
@@ -20,16 +20,16 @@ from rc_utils.validation import check_name
 
 FREQUENCIES = (0.25, 0.5, 0.75, 1.0)
 CORRUPTIONS = (0.0, 0.2, 0.4, 0.6)
-# Two classes of each dataset: the paper's of CIFAR-10 and MNIST, and two that are easy to tell.
+# Two classes of each dataset; those of CIFAR-10 and MNIST are the paper's.
 CLASSES = {"shapes": ("disc", "crescent"), "cifar10": ("airplane", "dog")}
 CLASSES |= {"mnist": ("3", "6"), "digits": ("3", "6")}
-# He's scale of weights; Task 1 starts at a larger one, from which SGD reaches a fit in fewer steps.
+# He's scale of weights; Task 1 starts at a larger one, from which SGD fits in fewer steps.
 HE, TASK_1_SCALE, TASK_1_BIAS = math.sqrt(2), 2.0, 0.3
 
 
 @dataclass(frozen=True)
 class Task:
-    """M models and what they are to learn."""
+    """M models with their training and test data."""
 
     level: np.ndarray  # (M,), frequency or corruption
     repetition: np.ndarray  # (M,)
@@ -43,8 +43,8 @@ class Task:
     ) -> tuple[nn.Sequential, Trajectory]:
         """Train all models side by side; returns the trained stack and its trajectory.
 
-        An epoch is N samples drawn with replacement, and the default of `every`. `options`: of
-        `follow_training`.
+        An epoch is N samples drawn with replacement; a block has `every` steps, by default an
+        epoch. `options` are of `follow_training`.
         """
         points = self.train[1].shape[1]
         steps = max(1, round(epochs * points / batch_size))
@@ -154,11 +154,11 @@ def corruption_task(
     device: str = "cpu",
     seed: int = 0,
 ) -> Task:
-    """Task 2: tell two classes of images apart when a share of the training labels is wrong.
+    """Task 2: classify two classes of images after a share of the training labels is randomised.
 
-    All models see the same images; repetition r draws initialisation, samples and which labels are
-    corrupted. Test labels stay right. Raises ValueError for a dataset that is not in CLASSES, for
-    digits, which are too few and too small, and as `load_dataset`.
+    All models see the same images. Repetition r draws the initialisation, the samples and which
+    labels are corrupted. Test labels stay right. Raises ValueError for a dataset that is not in
+    CLASSES, for digits, which are too few and too small, and whatever `load_dataset` raises.
     """
     check_name("dataset of Task 2", dataset, CLASSES.keys() - {"digits"})
     level, repetition = _grid(corruptions, repetitions)
@@ -173,9 +173,9 @@ def corruption_task(
 
 
 def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Labels 0 and 1 (N,), a share of them drawn anew; a larger share holds a smaller one.
+    """Replace a share of the labels 0 and 1, (N,), by random ones; larger shares contain smaller.
 
-    Half of the corrupted labels stay right, as in Zhang et al. (2017), whom the paper follows.
+    On average half of these labels stay right, as in Zhang et al. (2017), whom the paper follows.
     """
     rng = np.random.default_rng([seed, 3])
     order, random = rng.permutation(len(labels)), rng.integers(0, 2, len(labels))
@@ -186,7 +186,7 @@ def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 
 def _two_classes(dataset, device, **options):
-    """Images (1, N, C, H, W) and labels (N,) of two CLASSES, for training and for testing."""
+    """Training and test images (1, N, C, H, W) and labels (N,) of a dataset's two CLASSES."""
     check_name("dataset of two classes", dataset, CLASSES)
     data = load_dataset(dataset, classes=CLASSES[dataset], **options)
     x, x_test = data.x_train[:][None].to(device), data.x_test[:][None].to(device)
@@ -199,26 +199,25 @@ def digit_tasks(
     images_per_class: int = 100,
     repetitions: int = 8,
     num_test: int | None = None,
-    device: str = "cpu",
     seed: int = 0,
 ) -> dict[str, Task]:
-    """App. A.5: {"MLP": Task, "CNN": Task}, both to tell the digits 3 and 6 apart."""
+    """App. A.5: {"MLP": Task, "CNN": Task}, both to classify two CLASSES, of digits 3 and 6."""
     level, repetition = _grid((0.0,), repetitions)
     options = {"n_train": 2 * images_per_class, "n_test": num_test, "seed": seed}
-    (x, labels), (x_test, labels_test) = _two_classes(dataset, device, **options)
-    y = labels.float().expand(repetitions, -1).to(device)
-    y_test = labels_test.float().expand(repetitions, -1).to(device)
+    (x, labels), (x_test, labels_test) = _two_classes(dataset, "cpu", **options)
+    y = labels.float().expand(repetitions, -1)
+    y_test = labels_test.float().expand(repetitions, -1)
     seeds, shape = [int(s) for s in seed * 1000 + repetition], x.shape[2:]
     perceptrons = [multilayer_perceptron(shape.numel(), (64, 64, 64), seed=s) for s in seeds]
     convolutional = [convolutional_network(shape, seed=s) for s in seeds]
-    tasks = {}
-    for name, networks in (("MLP", perceptrons), ("CNN", convolutional)):
-        inputs = [v.flatten(2) if name == "MLP" else v for v in (x, x_test)]
-        data = (inputs[0], y), (inputs[1], y_test)
-        tasks[name] = Task(level, repetition, [n.to(device) for n in networks], *data, "bce")
-    return tasks
+    flat, images = ((x.flatten(2), y), (x_test.flatten(2), y_test)), ((x, y), (x_test, y_test))
+    return {
+        "MLP": Task(level, repetition, perceptrons, *flat, "bce"),
+        "CNN": Task(level, repetition, convolutional, *images, "bce"),
+    }
 
 
 def _grid(levels, repetitions):
+    """Level and repetition of each model, every level with every repetition."""
     level, repetition = np.repeat(levels, repetitions), np.tile(range(repetitions), len(levels))
     return level.astype(float), repetition

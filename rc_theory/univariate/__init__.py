@@ -1,1 +1,1 @@
-"""Univariate two-layer networks and their linear regions (Safran, Vardi and Lee), run."""
+"""Univariate two-layer networks and their linear regions (Safran, Vardi and Lee)."""
