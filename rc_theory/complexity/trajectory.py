@@ -16,12 +16,12 @@ from rc_utils.validation import require
 
 @dataclass(frozen=True)
 class Trajectory:
-    """M models watched over K blocks of `every` steps; arrays (K, M) unless said otherwise.
+    """Record of M models over K blocks of `every` steps; arrays (K, M) unless said otherwise.
 
-    Of a step: u = |b_1^(t+1) - b_1^(t)| / (alpha epsilon), with epsilon the derivative of the loss
-    by the output; lambda, the Lipschitz constant of the region of the sample; s_1 and s_n, the
-    largest and the smallest singular value of W_1. Steps with epsilon = 0 count nothing. With
-    batches, epsilon is the mean of |epsilon| and lambda the mean weighted by it.
+    For each step, u = |b_1^(t+1) - b_1^(t)| / (alpha epsilon), with epsilon the derivative of the
+    loss by the output; lambda is the Lipschitz constant of the sample's region; s_1 and s_n are the
+    largest and smallest singular value of W_1. Steps with epsilon = 0 contribute 0. With batches,
+    epsilon is the mean of |epsilon|, and lambda the mean weighted by |epsilon|.
     """
 
     steps: np.ndarray  # (K,), steps done at the end of each block
@@ -37,11 +37,10 @@ class Trajectory:
     num_checked: np.ndarray  # steps with a gradient
     reach: np.ndarray  # sum of alpha epsilon lambda / s_n, what Corollary 3 allows
     inverse_square: np.ndarray  # sum of 1 / epsilon^2
-    # Of b_1 less its initial value: the sum over the block, before each step, (K, M, n_1), the
-    # value at its end, and the sum of its squared norm.
-    bias_sum: np.ndarray
-    bias_end: np.ndarray
-    bias_square: np.ndarray
+    # b_1 minus its initial value: summed over the block, before each step, and at the block's end.
+    bias_sum: np.ndarray  # (K, M, n_1)
+    bias_end: np.ndarray  # (K, M, n_1)
+    bias_square: np.ndarray  # its squared norm, summed likewise
     lipschitz_mean: np.ndarray  # lambda over all training points, at the end of the block
 
     @property
@@ -52,15 +51,16 @@ class Trajectory:
     def variance(self, window: int, *, ends: bool = False) -> np.ndarray:
         """Variance of b_1 over each `window` successive blocks, (K - window + 1, M).
 
-        `ends` adds the bias after the last step, still dividing the sum by the number of steps, as
-        the proof of Corollary 2 does.
+        `ends` includes the bias after the last step, but still divides the sum of squares by the
+        number of steps, as the proof of Corollary 2 does.
         """
-        total, square = (windows_sum(v, window) for v in (self.bias_sum, self.bias_square))
-        count = steps = window * self.every
+        total = windows_sum(self.bias_sum, window)
+        square = windows_sum(self.bias_square, window)
+        steps = window * self.every
         if ends:
             last = self.bias_end[window - 1 :]
-            total, square, count = total + last, square + (last**2).sum(2), steps + 1
-        return (square - (total**2).sum(2) / count).clip(0) / steps
+            total, square = total + last, square + (last**2).sum(2)
+        return (square - (total**2).sum(2) / (steps + ends)).clip(0) / steps
 
 
 def windows_sum(values: np.ndarray, window: int) -> np.ndarray:
@@ -89,18 +89,19 @@ def follow_training(
     every: int,
     all_layers: bool = False,
 ) -> Trajectory:
-    """Train a stack in place (`sgd_steps`) and watch its biases, Lipschitz constants and losses.
+    """Train a stack in place (`sgd_steps`) and record biases, Lipschitz constants and losses.
 
     train, test: (x, y) with x (M or 1, N, *shape), y (M, N). samples: (T, M, B); T is cut to a
-    multiple of `every`. The first layer is an identity with its own bias, or linear. Raises
-    ValueError for less than one block of steps, and outputs that are not finite.
+    multiple of `every`. The first layer is a `StackedIdentity` or linear. Raises ValueError for
+    less than one block of steps and for outputs that are not finite.
     """
     total = len(samples)
     require(1 <= every <= total, f"every is {every}; expected 1 to the number of steps, {total}")
     first, rows = networks[0], []
     initial = first.bias.detach().clone()
     biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")]
-    biases = biases if all_layers else biases[:1]
+    if not all_layers:
+        biases = biases[:1]
     blocks = samples[: total // every * every].split(every)
     for part in tqdm(blocks, desc=f"{every} steps each", disable=None):
         block, bias_sum = [], 0.0
@@ -118,15 +119,15 @@ def follow_training(
 
 
 def _observe(first: nn.Module, step: Step, biases: Iterable[str], loss: str) -> dict[str, Tensor]:
-    """One step: epsilon (M,), |d loss / d b_l| (M, L), norms of input gradients (M,), s_1, s_n."""
+    """Quantities of one step: |epsilon|, norms of gradients by b_l (M, L) and by x, s_1, s_n."""
     errors = step.slope / LOSSES[loss].output_slope(step.z)
     updates = torch.stack([step.gradients[name].flatten(1).norm(dim=1) for name in biases], dim=1)
-    pull = step.input_gradients.flatten(2).norm(dim=2).sum(1)
-    seen = {"error": errors.abs().mean(1), "update": updates, "pull": pull}
+    input_gradient = step.input_gradients.flatten(2).norm(dim=2).sum(1)
+    found = {"error": errors.abs().mean(1), "update": updates, "input_gradient": input_gradient}
     if isinstance(first, StackedLinear):
         sigma = torch.linalg.svdvals(first.weight.detach())
-        seen |= {"largest": sigma[:, 0], "smallest": sigma[:, -1]}
-    return seen
+        found |= {"largest": sigma[:, 0], "smallest": sigma[:, -1]}
+    return found
 
 
 def _summarise_block(networks, train, test, block, loss, lr):
@@ -137,21 +138,22 @@ def _summarise_block(networks, train, test, block, loss, lr):
             row[key] = LOSSES[loss].value(z, y).double().mean(1).cpu().numpy()
     lipschitz = lipschitz_constants(networks, train[0], loss).double().cpu().numpy()
     row["lipschitz_mean"] = lipschitz.mean(1)
-    steps = {key: torch.stack([seen[key] for seen in block]) for key in block[0]}
-    steps = {key: values.double().cpu().numpy() for key, values in steps.items()}
+    steps = {}
+    for key in block[0]:
+        steps[key] = torch.stack([step[key] for step in block]).double().cpu().numpy()
     return row | _summarise_steps(lr=lr, **steps)
 
 
-def _summarise_steps(error, update, pull, square, *, lr, largest=1.0, smallest=1.0):
-    """Of the steps of a block: update (S, M, L), the others (S, M) or 1."""
+def _summarise_steps(error, update, input_gradient, square, *, lr, largest=1.0, smallest=1.0):
+    """Sums and maxima over the S steps of a block; update (S, M, L), the others (S, M) or 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         normalised = np.where(error[..., None] > 0, update / error[..., None], 0)
-        lipschitz = np.where(error > 0, pull / error, 0)
+        lipschitz = np.where(error > 0, input_gradient / error, 0)
         checked = (normalised[..., 0] > 0) | (lipschitz > 0)
         lemma_lower = np.where(checked, lipschitz / (largest * normalised[..., 0]), 0)
         lemma_upper = np.where(checked, smallest * normalised[..., 0] / lipschitz, 0)
         upper = np.where(lipschitz > 0, lipschitz / smallest, 0)
-        reach = np.where(pull > 0, lr * pull / smallest, 0)
+        reach = np.where(input_gradient > 0, lr * input_gradient / smallest, 0)
         inverse_square = (1 / error**2).sum(0)
     return {
         "length": normalised.sum(0),
