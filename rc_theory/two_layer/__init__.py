@@ -1,1 +1,1 @@
-"""The theorems of two-layer networks (v1 App. G, v3 Sec. 6.2)."""
+"""Theorems on two-layer networks (v1 App. G, v3 Sec. 6.2)."""

@@ -9,7 +9,7 @@ from rc_theory.two_layer.networks import Networks
 def tight_segment() -> tuple[Networks, Tensor]:
     """Four neurons and two points (1, 2, 2) with R = 6 = N(x_a) + N(x_b) + 2 (Lemma 7).
 
-    f at alpha is sum_j c_j relu(+-(alpha - t_j)), and alternates in sign over ends and bends.
+    f at alpha is sum_j c_j relu(+-(alpha - t_j)). Its signs at the ends and the bends alternate.
     """
     t = torch.tensor([0.3, 0.7, 0.8, 0.9], dtype=torch.float64)
     c = torch.tensor([4.0, -11.0, 14.0, -12.0], dtype=torch.float64)
@@ -19,7 +19,7 @@ def tight_segment() -> tuple[Networks, Tensor]:
 
 
 def unrepairable_segment() -> tuple[Networks, Tensor]:
-    """Four neurons, four regions on a segment, and no neuron as the proof of Lemma 7 takes it."""
+    """Four neurons with four regions on a segment, none as the printed proof of Lemma 7 needs."""
     weights = torch.tensor([[2.8, -5.2], [-5.2, 2.8], [1, 5], [3, 3]], dtype=torch.float64)
     signs = torch.tensor([1, -1, 1, -1], dtype=torch.float64)
     return Networks(weights[None], signs[None]), torch.eye(2, dtype=torch.float64)[None]
@@ -28,9 +28,9 @@ def unrepairable_segment() -> tuple[Networks, Tensor]:
 def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
     """N orthonormal points, p = N m neurons, 2m + 1 regions between any two: (1, N, N).
 
-    m neurons belong to each point e_i; along the way from e_i to any other e_j they make f zigzag
-    with m bends in the first half, and the neurons of e_j mirror them in the second. lambda_max = m
-    / N, equality in Lemma 8, and Theorem 6 has (2m + 1) - 2m / N against 2m + 2. N, m >= 2.
+    m neurons belong to each point e_i. On the way from e_i to any other e_j they make f zigzag with
+    m bends in the first half; the neurons of e_j mirror them in the second. lambda_max = m / N, so
+    Lemma 8 is an equality. Theorem 6 reads (2m + 1) - 2m / N <= 2m + 2. Requires N, m >= 2.
     """
     m = bends
     at = torch.arange(m + 1, dtype=torch.float64) / (2 * m + 1)
@@ -46,10 +46,10 @@ def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
 
 
 def line_network(n: int) -> Networks:
-    """A network of n neurons that fits the training set `line` of n points exactly.
+    """Network of n neurons that fits the training set "line" of n points exactly; n >= 4, even.
 
-    n is even, at least 4. The i-th point of the left half has a neuron that is active from it
-    outwards to the left, bending three quarters of a step to its right; the right half mirrors it.
+    Each point of the left half has a neuron that bends three quarters of a step to its right and is
+    active to the left of the bend. The right half mirrors it.
     """
     t = torch.linspace(-1, 1, n, dtype=torch.float64)
     side = torch.cat([-torch.ones(n // 2), torch.ones(n // 2)]).double()
