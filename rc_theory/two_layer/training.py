@@ -11,16 +11,16 @@ from rc_theory.two_layer.networks import Networks, active_neurons, quadratic_los
 from rc_utils.validation import check_name, require
 
 DATASETS = ("sphere", "digits", "line")
-# A loss this many times the initial one is taken for divergence.
+# A training whose loss exceeds its initial loss by this factor has diverged.
 DIVERGED = 1e4
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Trajectory of M networks at T steps, as `train` kept it, and their training sets.
+    """Trajectory of M networks at the T steps that `train` kept, and their training sets.
 
     loss, sharpness: (T, M); weights: (T, M, p, d); lr, diverged: (M,). A network whose loss passes
-    DIVERGED times its initial one has diverged, and stays where it was then.
+    DIVERGED times its initial one has diverged, and is not trained further.
     """
 
     steps: list[int]
@@ -35,7 +35,7 @@ class Training:
 
     @property
     def settled(self) -> Tensor:
-        """(M,) bool: not diverged, and in the end a neuron is active on some training point."""
+        """Whether a network has not diverged and ends with an active neuron, (M,) bool."""
         last = Networks(self.weights[-1], self.signs)
         return ~self.diverged & (active_neurons(last, self.x).sum(1) > 0)
 
@@ -43,7 +43,7 @@ class Training:
 def training_sets(
     name: str, number: int, n_train: int, *, dim: int = 8, seed: int = 0, device: str = "cpu"
 ) -> tuple[Tensor, Tensor]:
-    """`number` training sets: inputs (number, n_train, d) and targets +-1 (number, n_train).
+    """Draw `number` training sets: x (number, n_train, d) and targets +-1, (number, n_train).
 
     sphere: random points of norm 1 in R^dim with random targets. digits: scikit-learn's 3 and 8, 64
     pixels scaled to norm 1, drawn without replacement. line: the points (1, t), t evenly spaced in
@@ -75,17 +75,16 @@ def training_sets(
 def train(
     networks: Networks, x: Tensor, y: Tensor, lr: Tensor, *, steps: int, keep: int = 40
 ) -> Training:
-    """Gradient descent W <- W - lr dL/dW of all networks, each with its own lr (M,).
+    """Train all networks by gradient descent W <- W - lr dL/dW, each with its own lr (M,).
 
-    Kept at `keep` steps at most, evenly spaced in log(step), 0 and the last among them.
+    Keeps step 0, the last step and at most `keep` - 1 between, evenly spaced in log(step).
     """
     kept = sorted({0, steps, *(round(steps ** (k / keep)) for k in range(keep - 1))})
     weights, signs = networks.weights.clone(), networks.signs
-    rate = lr.clone()
-    history, limit = [], None
+    limit = DIVERGED * quadratic_loss(networks, x, y)
+    rate, history = lr, []
     for step in range(steps + 1):
         loss, gradient = _loss_and_gradient(weights, signs, x, y)
-        limit = DIVERGED * loss if limit is None else limit
         rate = torch.where(loss <= limit, rate, 0.0)
         if step in kept:
             history.append((loss, sharpness(Networks(weights, signs), x), weights.clone()))
@@ -107,7 +106,7 @@ def _loss_and_gradient(
 def over_rates(
     networks: Networks, x: Tensor, y: Tensor, factors: Sequence[float]
 ) -> tuple[Networks, Tensor, Tensor, Tensor]:
-    """Each network with each lr = factor * 2 / (its initial sharpness): what `train` takes.
+    """Pair each network with each lr = factor * 2 / (its initial sharpness), arguments of `train`.
 
     A factor of 1 is the largest lr at which the initial point is stable. Network m with factor k
     has index m * len(factors) + k.
@@ -130,10 +129,10 @@ def train_to_loss(
     steps: int,
     every: int = 50,
 ) -> tuple[Networks, Tensor]:
-    """Each network at its first step with a loss of at most `level`, and which got there, (M,).
+    """Train each network until its loss is at most `level`; returns them and whether it is, (M,).
 
-    As `train`, without its history: networks that got there, diverged or did not within `steps`
-    stay where they are. Those that are done leave the batch after each `every` steps.
+    Like `train` without the history. A network stops at that loss, when it diverges, or after
+    `steps`. Networks that have stopped leave the batch after each `every` steps.
     """
     weights, inverse = networks.weights.clone(), 1 / x.shape[1]
     reached = torch.zeros(len(lr), dtype=torch.bool, device=x.device)
