@@ -16,7 +16,7 @@ LINES = 200
 
 @dataclass(frozen=True)
 class Shattering:
-    """A family in R^`dim`: points that it shatters, and its regions on random lines."""
+    """A family in R^`dim`: how many points it shatters, and its most regions on a random line."""
 
     family: str
     dim: int
@@ -25,7 +25,7 @@ class Shattering:
 
 
 def labellings(n: int) -> np.ndarray:
-    """All 2^n labellings of n points, (2^n, n) of bool."""
+    """All labellings of n points, (2^n, n) bool."""
     return np.array(list(itertools.product((False, True), repeat=n)))
 
 
@@ -35,13 +35,13 @@ def runs(labels: np.ndarray) -> np.ndarray:
 
 
 def half_spaces(dim: int, *, seed: int = 0) -> Shattering:
-    """Half-spaces of R^d that shatter d + 1 random points, and their regions on random lines.
+    """Shatter d + 1 random points by half-spaces of R^d, and count regions on random lines.
 
-    Raises ValueError if a labelling is missed.
+    Raises ValueError if a labelling is not realised.
     """
     rng = np.random.default_rng(seed)
     points, labels = rng.normal(size=(dim + 1, dim)), labellings(dim + 1)
-    # w.x + b = +-1 on the points.
+    # Solve for w . x + b = +-1 on the points.
     system = np.hstack([points, np.ones((dim + 1, 1))])
     solution = np.linalg.solve(system, np.where(labels, 1.0, -1.0).T).T
     w, b = solution[:, :-1], solution[:, -1]
@@ -65,11 +65,11 @@ def circle(n: int) -> np.ndarray:
 
 
 def convex_polygons(labels: np.ndarray) -> np.ndarray:
-    """Convex polygons around the points of `circle` labelled True: (L, 2n, 2), n >= 3.
+    """Convex polygons that hold just the points of `circle` labelled True: (L, 2n, 2), n >= 3.
 
-    Corners at the middles of the arcs between points, and between them a corner just beyond each
-    point labelled True; where the label is False the middle of the chord takes its place.
-    Counter-clockwise; all have an interior.
+    One corner lies in the middle of each arc between points. Between two of these is another: just
+    beyond the point if its label is True, on the chord if it is False. Counter-clockwise; all have
+    an interior.
     """
     n = labels.shape[1]
     middles = circle(2 * n)[1::2]
@@ -89,18 +89,18 @@ def inside(polygons: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def polygon_regions(polygons: np.ndarray, normals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Regions on the lines normal.x = offset: 1 + the number of edges that each crosses.
+    """Number of regions on each line normal . x = offset, (L, R): 1 + the edges that it crosses.
 
-    Counts crossings of any simple polygon, convex or not, on lines that meet no corner.
+    Holds for any simple polygon, convex or not, on lines that meet no corner.
     """
     sides = polygons @ normals.T > offsets
     return 1 + (sides != np.roll(sides, -1, axis=1)).sum(1)
 
 
 def convex_bodies(n: int, *, seed: int = 0) -> Shattering:
-    """Convex polygons that shatter n points on a circle, and their regions on random lines.
+    """Shatter n points on a circle by convex polygons, and count regions on random lines.
 
-    Raises ValueError if a labelling is missed.
+    Raises ValueError if a labelling is not realised.
     """
     rng, labels = np.random.default_rng(seed), labellings(n)
     polygons = convex_polygons(labels)
@@ -111,12 +111,12 @@ def convex_bodies(n: int, *, seed: int = 0) -> Shattering:
 
 
 def relu_networks(n: int, *, seed: int = 0) -> Shattering:
-    """Two-layer ReLU networks with biases that shatter n points on a circle.
+    """Shatter n points on a circle by two-layer ReLU networks with biases.
 
     f(x) = (1 - h) / 2 - sum_i relu(u_i . x - h) over the points u_i labelled 0, with h between
-    cos(2 pi / n) and 1: it is positive at the other points, negative at these, and concave, so that
-    no line has more than three regions. Regions are solved for in (x, 1), without biases, on random
-    lines of length 2,000. Raises ValueError if a labelling is missed.
+    cos(2 pi / n) and 1. f is negative at these points and positive at the others; it is concave, so
+    no line has more than three regions. They are counted on random segments of length 2,000; a bias
+    is the weight of a third input, 1. Raises ValueError if a labelling is not realised.
     """
     points, labels = torch.from_numpy(circle(n)), torch.from_numpy(labellings(n))
     height = (1 + math.cos(2 * math.pi / n)) / 2
@@ -126,8 +126,8 @@ def relu_networks(n: int, *, seed: int = 0) -> Shattering:
     weights = torch.cat([constant.expand(len(labels), 1, 3), cuts], 1)
     signs = torch.cat([torch.ones(1), -torch.ones(n)]).double().expand(len(labels), -1)
     networks = Networks(weights, signs)
-    found = outputs(networks, torch.cat([points, ones], 1).expand(len(labels), -1, -1)) > 0
-    _require_all(found, labels)
+    realised = outputs(networks, torch.cat([points, ones], 1).expand(len(labels), -1, -1)) > 0
+    _require_all(realised, labels)
     rng = np.random.default_rng(seed)
     middle = rng.uniform(-1, 1, (LINES, 2))
     along = 1000 * directions(rng.uniform(0, 2 * np.pi, LINES))
@@ -139,15 +139,15 @@ def relu_networks(n: int, *, seed: int = 0) -> Shattering:
     return Shattering("two-layer ReLU networks", 2, int(counts.max()), n)
 
 
-def _require_all(found, labels):
-    missed = f"a labelling of {labels.shape[1]} points was not realised"
-    require((found == labels).all(), missed)
+def _require_all(realised, labels):
+    message = f"a labelling of {labels.shape[1]} points was not realised"
+    require((realised == labels).all(), message)
 
 
 def circle_deviation(n: int) -> float:
-    """P_n f - P f for the closed polygon f with corners at n points of P, uniform on a circle.
+    """P_n f - P f for the closed polygon f whose corners are n points of P, uniform on a circle.
 
-    P_n f is 1, and P f the share of 1,000 more points of P that lie inside.
+    P_n f is 1. P f is estimated by the share of 1,000 more points of P that lie inside.
     """
     angle = np.random.default_rng(0).uniform(0, 2 * np.pi, n + 1000)
     points = directions(angle)

@@ -1,4 +1,4 @@
-"""Two-layer ReLU networks of the theory, many at a time: loss, sharpness, and exact region counts.
+"""Batches of two-layer ReLU networks: loss, sharpness and exact region counts.
 
 f(x) = sum_i a_i relu(w_i . x) with fixed signs a_i = +-1 and the quadratic loss L(W) = 1/(2N) sum_i
 (y_i - f(x_i))^2 (v1 App. G, v3 Sec. 6.2). Weights (M, p, d), inputs (M, N, d), targets (M, N).
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rc_utils.validation import check_count
 
-# Numbers held at once while segments are counted.
+# Numbers in each array of `segment_counts`, at most.
 _CHUNK = 1 << 22
 
 
@@ -27,7 +27,7 @@ class Networks:
 def random_networks(
     number: int, hidden: int, dim: int, *, seed: int = 0, device: str = "cpu"
 ) -> Networks:
-    """`number` networks, w_ij ~ N(0, 1 / dim) and, as in v1 App. G, a_i = +-1 equally likely."""
+    """Draw `number` networks, w_ij ~ N(0, 1 / dim) and a_i = +-1 equally likely (v1 App. G)."""
     for name, value in {"number": number, "hidden": hidden, "dim": dim}.items():
         check_count(name, value, 1)
     generator, shape = torch.Generator().manual_seed(seed), (number, hidden, dim)
@@ -55,8 +55,9 @@ def active_neurons(networks: Networks, x: Tensor) -> Tensor:
 def sharpness(networks: Networks, x: Tensor) -> Tensor:
     """Largest eigenvalue of the Hessian of L, (M,).
 
-    relu'' vanishes off the kinks, so the Hessian is J J^T / N with the gradients of f(x_i) for the
-    columns of J; J^T J has the entries (x_i . x_k) |{j active at x_i and x_k}|.
+    relu'' vanishes off the kinks, so the Hessian is J J^T / N, where the columns of J are the
+    gradients of f(x_i). J^T J / N has the same largest eigenvalue, and J^T J has the entries
+    (x_i . x_k) |{j active at x_i and x_k}|.
     """
     active = (x @ networks.weights.transpose(1, 2) > 0).double()
     gram = (active @ active.transpose(1, 2)) * (x @ x.transpose(1, 2))
@@ -67,10 +68,10 @@ def sharpness(networks: Networks, x: Tensor) -> Tensor:
 def segment_counts(networks: Networks, x_a: Tensor, x_b: Tensor) -> Tensor:
     """Exact region counts R on the segments from x_a to x_b, both (M, S, d): (M, S) int64.
 
-    The label is 1[f > 0], so that f = 0 counts as negative. With u = w_j . x_a and v = w_j . x_b a
-    neuron bends f at u / (u - v) if exactly one of u, v is positive, where its slope rises by a_j
-    |v - u|; f is summed up from bend to bend. Values below the rounding of that sum, 4 p eps sum_j
-    (|u_j| + |v_j|), are taken for 0.
+    The label is 1[f > 0], so that f = 0 counts as negative. With u = w_j . x_a and v = w_j . x_b,
+    neuron j bends f at u / (u - v) if exactly one of u, v is positive; the slope of f rises there
+    by a_j |v - u|. f is summed up from bend to bend. Values below the rounding of that sum, 4 p eps
+    sum_j (|u_j| + |v_j|), are taken for 0.
     """
     rows = max(1, _CHUNK // max(1, x_a.shape[1] * networks.signs.shape[1]))
     parts = zip(*(t.split(rows) for t in (networks.weights, networks.signs, x_a, x_b)), strict=True)
@@ -78,7 +79,7 @@ def segment_counts(networks: Networks, x_a: Tensor, x_b: Tensor) -> Tensor:
 
 
 def _segment_counts(weights: Tensor, signs: Tensor, x_a: Tensor, x_b: Tensor) -> Tensor:
-    u, v = (x @ weights.transpose(1, 2) for x in (x_a, x_b))
+    u, v = x_a @ weights.mT, x_b @ weights.mT
     signs = signs.unsqueeze(1)
     bends = (u > 0) != (v > 0)
     at, order = torch.where(bends, u / torch.where(bends, u - v, 1.0), 1.0).sort(2)
@@ -95,7 +96,7 @@ def _segment_counts(weights: Tensor, signs: Tensor, x_a: Tensor, x_b: Tensor) ->
 
 
 def pairs(n: int) -> tuple[Tensor, Tensor]:
-    """Indices i < j of all pairs of n points, n (n - 1) / 2 each."""
+    """Indices i and j of all pairs i < j of n points, (n (n - 1) / 2,) each."""
     return tuple(torch.triu_indices(n, n, 1))
 
 
@@ -106,7 +107,7 @@ def pair_counts(networks: Networks, x: Tensor) -> Tensor:
 
 
 def mean_count(counts: Tensor, n: int) -> Tensor:
-    """Mean of R over all N^2 ordered pairs, (M,), from the counts of those with i < j.
+    """Mean of R over all N^2 ordered pairs, (M,), from `pair_counts`.
 
     R is symmetric, and R(x_i, x_i, W) = 1.
     """

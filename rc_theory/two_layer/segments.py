@@ -1,4 +1,4 @@
-"""The mean region count on fixed segments, and the VC dimension that it does bound.
+"""Mean region count on fixed segments, and the VC dimension that it bounds.
 
 F(M, k) is the class of all functions on M segments whose region count, averaged over the segments,
 is at most k. Its VC dimension is floor(M k) for k >= 1 (proof on page 19).
@@ -10,18 +10,18 @@ import numpy as np
 
 
 def vc_dimension(segments: int, mean_count: float) -> int:
-    """VC dimension of F(M, k): floor(M k), and 0 for k < 1, which no function attains."""
-    return math.floor(segments * mean_count + 1e-9) if mean_count >= 1 else 0
+    """VC dimension of F(M, k): floor(M k), and 0 for k < 1, where F is empty."""
+    return math.floor(segments * mean_count + 1e-9) if mean_count >= 1 else 0  # M k may round down
 
 
 def largest_deviation(points: np.ndarray, total: int, segments: int = 1) -> np.ndarray:
     """sup |P_n f - P f| over f with at most k regions in total on M unit segments, (T, total).
 
-    Column k - 1 belongs to k = 1..total; P is uniform on the segments. points: (T, n) samples in
-    any order, segment i being [i, i + 1). Dynamic programming along the segments: f = 1 pays for
-    every gap with its length, and gains 1/n at every point; the state is the label and the number
-    of regions so far. A new segment begins a region, with either label. The other sign of P_n f -
-    P f is that of 1 - f, which has as many regions.
+    Column k - 1 is for k = 1..total. P is uniform on the segments, segment i being [i, i + 1).
+    points: (T, n), T samples in any order. Dynamic programming along the segments maximises P_n f -
+    P f over the label and the number of regions so far: where f = 1, a point adds 1/n and a gap
+    between points subtracts its share of the length. A new segment begins a region of either label.
+    1 - f has as many regions and the opposite P_n f - P f, so the maximum is also that of |.|.
     """
     trials, n = points.shape
     starts = np.broadcast_to(np.arange(1.0, segments), (trials, segments - 1))
