@@ -80,7 +80,7 @@ def test_students_that_could_break_the_bound_keep_to_it():
 
 def test_small_steps_follow_plain_gradient_descent(monkeypatch):
     monkeypatch.setattr(flow, "MAX_CHANGE", 0.002)
-    monkeypatch.setattr(flow, "SHARPNESS", 10)
+    monkeypatch.setattr(flow, "LAST_CEILING", 10)
     x, y = torch.tensor([[-0.8, -0.1, 0.9]]).double(), torch.tensor([[-1.0, 1.0, 1.0]]).double()
     theta = uni.draw_students(1, 6, 4)
     plain, margins = theta.clone().requires_grad_(True), torch.zeros(1, 3)

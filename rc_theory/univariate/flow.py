@@ -4,8 +4,8 @@ Time is rescaled by the loss, d theta / dt = sum_i p_i grad q_i with p_i proport
 which leaves the path as it is and keeps it moving when the loss is 1e-1000. The steps are linearly
 implicit, since the flow is stiff where margins tie and where a kink slides along a sample. Two
 things depart from exact flow, both vanishing in the limit: relu is rounded over a band around 0
-that shrinks as the margin grows; and the smallest margin is held, by scaling theta, at a ceiling
-that rises to SHARPNESS, so that at each scale the direction has time to settle.
+that shrinks as the margin grows; and theta is scaled down so that the smallest margin stays below a
+ceiling, which rises slowly to LAST_CEILING, so that the direction has time to settle at each scale.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from torch.nn.functional import logsigmoid, softplus
 
 from rc_theory.univariate.networks import kkt_residual
 
-# A step turns the direction by at most some MAX_CHANGE (radians).
+# Steps grow while they turn the direction by less than this (radians); twice as much is rejected.
 MAX_CHANGE = 0.05
-# The ceiling of the smallest margin at the end.
-SHARPNESS = 1e4
-# The narrowest band, and the widest, used while the smallest margin is below 1 / _WIDEST_BAND.
-_BAND, _WIDEST_BAND = 1e-4, 1e-2
-# A step may raise the log loss by this much, and by this share of the smallest margin, lest kinks
-# that cross the edge of a band bring the step length down to its width.
+# The ceiling of the smallest margin at first, and at the end.
+_FIRST_CEILING, LAST_CEILING = 10.0, 1e4
+# The narrowest and the widest band; the latter while the smallest margin is below 1 / _WIDEST_BAND.
+_NARROWEST_BAND, _WIDEST_BAND = 1e-4, 1e-2
+# A step may raise the log loss by this much plus this share of the smallest margin. Otherwise kinks
+# that cross the edge of a band would shorten the steps to its width.
 _SLACK, _RELATIVE_SLACK = 1e-2, 1e-4
-# From this smallest margin on a step may double the norm.
+# Smallest margin from which the samples count as fitted.
 _FITTED = 2.0
-_FIRST_CEILING = 10.0
 
 
 @dataclass
@@ -38,7 +37,7 @@ class Flow:
     """Result of a gradient flow."""
 
     theta: torch.Tensor  # (S, 3, k)
-    least_loss: np.ndarray  # (S,), the least training loss on the way
+    least_loss: np.ndarray  # (S,), the least training loss at the start of a step
     residual: np.ndarray  # (S,), the final KKT residual
 
 
@@ -46,8 +45,8 @@ class Flow:
 class _State:
     theta: torch.Tensor
     length: torch.Tensor  # of the next step, in rescaled time
-    margin: torch.Tensor  # largest smallest margin so far, at least 1
-    log_loss: torch.Tensor  # least so far
+    margin: torch.Tensor  # the largest so far of the smallest margins, at least 1
+    log_loss: torch.Tensor  # the least so far
 
     def __getitem__(self, index: torch.Tensor) -> _State:
         return _State(*(value[index] for value in vars(self).values()))
@@ -72,39 +71,39 @@ def gradient_flow(
     """Follow gradient flow from theta (S, 3, k) on samples x, y (S, n), all networks side by side.
 
     The ceiling of the smallest margin is 10 for the first tenth of the steps, then rises
-    geometrically to SHARPNESS, reached at eight tenths. Every `check_every` steps networks stop
-    whose KKT residual is below `tolerance` or whose loss is below `stop_loss`. Without
-    `residuals`, which take long for very wide networks, they are NaN.
+    geometrically and reaches LAST_CEILING at eight tenths. Every `check_every` steps, networks stop
+    whose KKT residual is below `tolerance` or whose loss is below `stop_loss`. residuals: False
+    leaves the residuals NaN, since they take long for very wide networks.
     """
     theta, x, y = (value.to(device, torch.float64) for value in (theta, x, y))
     stiffness = (1 + x.square().max(1).values) * (theta.square().sum((1, 2)) + 1e-300)
     one = torch.ones_like(stiffness)
     state = _State(theta.clone(), 0.1 / stiffness, one, torch.inf * one)
 
-    def distance(*networks: torch.Tensor) -> np.ndarray:
-        each = zip(*networks, strict=True)
-        return np.array([kkt_residual(*one) if residuals else np.nan for one in each])
+    def residuals_of(*batch: torch.Tensor) -> np.ndarray:
+        each = zip(*batch, strict=True)
+        return np.array([kkt_residual(*network) if residuals else np.nan for network in each])
 
-    residual = distance(state.theta, x, y)
-    for done in range(check_every, num_steps + check_every, check_every):
+    residual = residuals_of(state.theta, x, y)
+    for first in range(0, num_steps, check_every):
         unfit = state.log_loss.exp().cpu().numpy() >= stop_loss
-        going = np.flatnonzero(~(residual < tolerance) & unfit)
+        going = np.flatnonzero(~(residual < tolerance) & unfit)  # a residual of NaN goes on
         if not len(going):
             break
         some = torch.as_tensor(going, device=x.device)
-        steps = np.arange(done - check_every, min(done, num_steps))
+        steps = np.arange(first, min(first + check_every, num_steps))
         rise = np.clip((steps / num_steps - 0.1) / 0.7, 0, 1)
         part, x_part, y_part = state[some], x[some], y[some]
-        for ceiling in _FIRST_CEILING * (SHARPNESS / _FIRST_CEILING) ** rise:
+        for ceiling in _FIRST_CEILING * (LAST_CEILING / _FIRST_CEILING) ** rise:
             part = _one_step(part, x_part, y_part, float(ceiling))
         state[some] = part
-        residual[going] = distance(part.theta, x_part, y_part)
+        residual[going] = residuals_of(part.theta, x_part, y_part)
     return Flow(state.theta.cpu(), state.log_loss.exp().cpu().numpy(), residual)
 
 
 def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -> _State:
-    """One step of each network; where it turns too far or raises the loss, a shorter next."""
-    theta, widths = state.theta, (1 / state.margin).clamp(_BAND, _WIDEST_BAND)
+    """Try a step of each network. One that goes too far or raises the loss is undone and halved."""
+    theta, widths = state.theta, (1 / state.margin).clamp(_NARROWEST_BAND, _WIDEST_BAND)
     layer = _Layer(theta, x, widths)
     q = _margins(layer, theta, y)
     smallest = q.min(1).values
@@ -118,7 +117,7 @@ def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -
     new = theta + move
     new_q = _margins(_Layer(new, x, widths), new, y)
     fitted = smallest > _FITTED
-    # Once the samples are fitted the flow raises the normalised margin.
+    # Once the samples are fitted, losses are compared at equal norm.
     shrink = torch.where(fitted, squared / new.square().sum((1, 2)), 1.0)
     slack = _SLACK + _RELATIVE_SLACK * smallest.clamp_min(0)
     jump = (new_q - q).abs().max(1).values / (1 + q.abs().max(1).values)
@@ -127,7 +126,7 @@ def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -
     good = (turn < 2 * MAX_CHANGE) & (effort < 1) & falls
     longer = torch.where((turn < MAX_CHANGE) & (effort < 0.5), 1.5, 0.9)
     theta = torch.where(good[:, None, None], new, theta)
-    # From the margin before the step: the scale can overshoot, so that a direction can turn.
+    # By the margin before the step: the new one may exceed the ceiling, so that directions turn.
     theta = theta * (ceiling / smallest.clamp_min(ceiling)).sqrt()[:, None, None]
     least = torch.minimum(state.log_loss, log_loss - np.log(x.shape[1]))
     return _State(
@@ -138,8 +137,8 @@ def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -
 class _Layer:
     """Inputs z and outputs `active` of the rounded relu, (S, n, k), and its slopes.
 
-    Rounded by a parabola over |z| <= widths |(w, b)|, so that the network stays homogeneous of
-    degree 2 in theta.
+    The relu is rounded by a parabola over |z| <= widths |(w, b)|, which keeps the network
+    homogeneous of degree 2 in theta.
     """
 
     def __init__(self, theta: torch.Tensor, x: torch.Tensor, widths: torch.Tensor):
@@ -155,7 +154,7 @@ class _Layer:
 
     @cached_property
     def slopes(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The derivative by z, and that by |(w, b)|, which is positive inside the band alone."""
+        """Derivatives by z and by |(w, b)|; the latter is positive only inside the band."""
         by_size = (2 - self.rise).mul_(self.rise).mul_(self.widths / 4 * self.alive)
         return self.rise * (self.alive / 2), by_size
 
@@ -177,11 +176,11 @@ def _implicit_step(
     layer: _Layer,
     length: torch.Tensor,
 ) -> torch.Tensor:
-    """The step m of (K + h G' M G) m = h G' p, with G the gradients of the margins, (S, n, 3 k).
+    """Solve (K + h G' M G) m = h G' p for the step m, G the gradients of the margins, (S, n, 3 k).
 
-    M is the curvature of the log loss in the margins, and K - 1 that of the rounded relu where it
-    is convex, a 2 x 2 block a neuron; both are positive semi-definite. Solved in the n margins, by
-    the Woodbury identity.
+    M is the curvature of the log loss in the margins; K - 1 is the curvature of the rounded relu
+    where it makes the loss convex, a 2 x 2 block per neuron. Both are positive semi-definite. The
+    Woodbury identity reduces the system to one of size n.
     """
     w, b, v = theta[:, None].unbind(2)
     by_z, by_size = layer.slopes
@@ -212,9 +211,9 @@ def _implicit_step(
 def _stop_at_samples(
     theta: torch.Tensor, move: torch.Tensor, x: torch.Tensor, y: torch.Tensor, layer: _Layer
 ) -> torch.Tensor:
-    """Shorten a neuron's move so that its kink stops on the first sample that holds it.
+    """Shorten a neuron's move so that its kink stops at the first sample that holds it.
 
-    A sample outside the rounded band holds it if its label is against the neuron's sign.
+    A sample outside the rounded band holds the kink if its label is opposite to the sign of v.
     """
     z, holds = layer.z, (layer.slopes[1] == 0) & (y[:, :, None] * theta[:, None, 2] < 0)
     moved = torch.addcmul(move[:, None, 1], x[:, :, None], move[:, None, 0])
