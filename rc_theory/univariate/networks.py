@@ -2,7 +2,7 @@
 
 A network of width k is N(x) = sum_j v_j relu(w_j x + b_j). A batch of S networks is one float64
 tensor `theta` of shape (S, 3, k) that holds w, b and v; a single network has shape (3, k). Data are
-x (S, n), one sorted sample a network, and labels y in {-1, 1}. A neuron of zeros is none.
+x (S, n), one sorted sample per network, and labels y in {-1, 1}. A neuron of zeros is absent.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ from scipy.optimize import nnls
 
 from rc_utils.validation import require
 
-# Kinks nearer than this are one, and a kink nearer than this to a sample is on it: neurons that
-# join in the limit are still apart where a flow stops. The samples lie in [-1, 1].
+# Kinks closer than this count as one, and a kink closer than this to a sample lies on it: neurons
+# that merge in the limit are still apart when the flow stops. The samples lie in [-1, 1].
 POSITION_TOLERANCE = 1e-3
-# A kink counts where the slope changes by more than this share of all changes of slope together.
+# A kink counts if its change of slope is more than this share of the sum of all changes.
 SLOPE_TOLERANCE = 1e-3
-# A direction whose KKT residual is below this is called converged.
+# KKT residual below which a direction has converged.
 CONVERGED = 1e-3
-# How heavily a multiplier outside of the subdifferential counts in the residual.
+# Weight in the residual of a multiplier outside of the subdifferential.
 _OUTSIDE = 100.0
 
 
@@ -32,8 +32,8 @@ def outputs(theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 def make_teachers(crossings: torch.Tensor) -> torch.Tensor:
     """Networks of width r that change sign at `crossings` (S, r), increasing: (S, 3, r).
 
-    -1 left of the first crossing, where N is 0 and counts as negative as in Safran Section 2; from
-    there a zigzag of slopes ±1 whose kinks lie half way between crossings.
+    N is 0 left of the first crossing, which counts as negative (Safran Sec. 2). From there it is a
+    zigzag of slopes ±1 with kinks half way between crossings.
     """
     middles = (crossings[:, 1:] + crossings[:, :-1]) / 2
     kinks = torch.cat([crossings[:, :1], middles], 1)
@@ -44,9 +44,9 @@ def make_teachers(crossings: torch.Tensor) -> torch.Tensor:
 
 
 def draw_crossings(num_teachers: int, sign_changes: int, seed: int) -> torch.Tensor:
-    """Sign changes of random teachers in [-1, 1], (S, r), at least 1 / (r + 1) apart.
+    """Draw the sign changes of teachers in [-1, 1], (S, r), at least 1 / (r + 1) apart.
 
-    Raises ValueError unless there is a sign change.
+    Raises ValueError if r is less than 1.
     """
     require(sign_changes > 0, f"got {sign_changes} sign changes; a teacher needs at least one")
     even = torch.linspace(-1, 1, sign_changes + 2, dtype=torch.float64)[1:-1]
@@ -63,7 +63,7 @@ def label(crossings: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 def draw_samples(
     crossings: torch.Tensor, num_samples: int, seed: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sorted samples, uniform on [-1, 1], and their labels by the teachers: x, y (S, n)."""
+    """Draw sorted samples, uniform on [-1, 1], and label them by the teachers: x, y (S, n)."""
     x = (2 * _rand(seed, len(crossings), num_samples) - 1).sort(1).values
     return x, label(crossings, x)
 
@@ -75,9 +75,9 @@ def draw_students(
     sigma_hidden: float = 1.0,
     sigma_output: float | None = None,
 ) -> torch.Tensor:
-    """Students (S, 3, k): w, b ~ N(0, sigma_hidden²), v ~ N(0, sigma_output²).
+    """Draw students (S, 3, k): w, b ~ N(0, sigma_hidden²), v ~ N(0, sigma_output²).
 
-    sigma_output: default 1 / sqrt(k), which keeps the output's size whatever the width.
+    sigma_output: by default 1 / sqrt(k), so that the output's size does not depend on the width.
     """
     generator = torch.Generator().manual_seed(seed)
     theta = torch.randn(num_students, 3, width, dtype=torch.float64, generator=generator)
@@ -93,17 +93,16 @@ def kinks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of one network's kinks, increasing, and changes of slope there: (m,) each.
 
-    A neuron bends the line at -b / w by v |w|. Kinks closer than `position_tolerance` to the next
-    are one, at their mean weighted by |change|; those whose changes add up to at most
-    `slope_tolerance` of all |changes| are none. Both scale-free but for the unit of x. With both 0
-    the count is that of exact arithmetic.
+    A neuron changes the slope at -b / w by v |w|. Successive kinks at most `position_tolerance`
+    apart are merged, at their mean weighted by |change|, and their changes added up. A kink is
+    dropped if its |change| is at most `slope_tolerance` of the sum of all |changes|.
     """
     w, b, v = theta.detach().cpu().numpy().astype(float)
     bends = v * w != 0
     position, change = -b[bends] / w[bends], v[bends] * np.abs(w[bends])
     order = np.argsort(position)
     position, change = position[order], change[order]
-    # Vanishing neurons would otherwise chain distant kinks together.
+    # Without this, negligible neurons would link distant kinks into one.
     heavy = np.abs(change) > 1e-3 * slope_tolerance * np.abs(change).sum()
     position, change = position[heavy], change[heavy]
     if not len(position):
@@ -115,20 +114,18 @@ def kinks(
 
 
 def linear_regions(theta: torch.Tensor, **tolerances: float) -> int:
-    """Number of linear pieces of one network on the whole line: its `kinks` and one."""
+    """Number of linear pieces of one network on the whole line: one more than its `kinks`."""
     return len(kinks(theta, **tolerances)[0]) + 1
 
 
-def kkt_residual(
-    theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor, band: float = POSITION_TOLERANCE
-) -> float:
-    """Distance of one network's direction from a KKT point (Safran Problem 4); >= 0.
+def kkt_residual(theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> float:
+    """Distance of one network's direction from a KKT point (Safran Problem 4), >= 0.
 
-    With u = theta / |theta|, margins q_i = y_i N_u(x_i) and their minimum q, the least value over
-    lambda >= 0 of the norm of (u - sum_i lambda_i ∂q_i, 2 sum_i lambda_i (q_i - q)): stationarity
-    and complementary slackness. ∂ is Clarke's: at |w_j x_i + b_j| <= band |(w_j, b_j)| the
-    derivative of the rectifier is any number in [0, 1], chosen for each (i, j). Infinite where a
-    sample is misclassified. theta (3, k), x and y (n,).
+    theta (3, k), x and y (n,). With u = theta / |theta|, margins q_i = y_i N_u(x_i) and their
+    minimum q, the minimum over lambda >= 0 of the norm of (u - sum_i lambda_i ∂q_i, 2 sum_i
+    lambda_i (q_i - q)): stationarity and complementary slackness. ∂ is Clarke's subdifferential:
+    where |w_j x_i + b_j| <= POSITION_TOLERANCE |(w_j, b_j)|, the derivative of the relu is any
+    number in [0, 1], chosen for each (i, j). Infinite if a sample is misclassified.
     """
     u = (theta / theta.norm()).detach().cpu().numpy()
     x, y = x.cpu().numpy(), y.cpu().numpy()
@@ -136,9 +133,10 @@ def kkt_residual(
     before = np.outer(x, w) + b
     active = np.maximum(before, 0)
     margins = y * (active @ v)
-    if not margins.min() > 0:
+    if not margins.min() > 0:  # or NaN
         return np.inf
-    free = (np.abs(before) <= band * np.hypot(w, b)) & (v != 0) & (np.hypot(w, b) > 1e-9)
+    size = np.hypot(w, b)
+    free = (np.abs(before) <= POSITION_TOLERANCE * size) & (v != 0) & (size > 1e-9)
     slope = y[:, None] * v * ((before > 0) & ~free)
     excess = 2 * (margins - margins.min())[:, None]
     fixed = np.concatenate([slope * x[:, None], slope, y[:, None] * active, excess], 1)
@@ -151,8 +149,8 @@ def kkt_residual(
     whole[pair, i] = _OUTSIDE
     part = _OUTSIDE * np.eye(len(i))
     system = np.block([[fixed.T, chosen, np.zeros_like(chosen)], [whole, -part, -part]])
-    wanted = np.concatenate([u.flatten(), np.zeros(1 + len(i))])
-    return float(nnls(system, wanted, maxiter=30 * system.shape[1])[1])
+    target = np.concatenate([u.flatten(), np.zeros(1 + len(i))])
+    return float(nnls(system, target, maxiter=30 * system.shape[1])[1])
 
 
 def _rand(seed: int, *shape: int) -> torch.Tensor:

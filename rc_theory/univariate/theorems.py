@@ -1,4 +1,4 @@
-"""The statements of Safran et al., measured on students that gradient flow trained."""
+"""Statements of Safran et al., tested on students trained by gradient flow."""
 
 import math
 from collections.abc import Iterable
@@ -21,9 +21,9 @@ from rc_theory.univariate.networks import (
 
 
 def region_bound(label_changes: int) -> int:
-    """The most linear regions that Theorem 4.2 allows: 32 r + 67, r at least 1.
+    """Upper bound of Theorem 4.2 on the linear regions: 32 r + 67, r >= 1.
 
-    A sample's label changes may stand for r: a teacher of so many sign changes labels it alike.
+    r may be a sample's label changes, since a teacher with as many sign changes labels it alike.
     """
     return 32 * max(1, label_changes) + 67
 
@@ -31,12 +31,12 @@ def region_bound(label_changes: int) -> int:
 def train_students(
     sign_changes: int, width: int, num_samples: int, num_students: int, seed: int, **flow: object
 ) -> tuple[pd.DataFrame, Flow]:
-    """Students with a teacher, sample and start each: one row per student, and their flow.
+    """Train students, each with its own teacher, sample and start; one row per student, and `Flow`.
 
     Columns: sign_changes, width, num_samples, label_changes (in the sample), least_loss, residual,
-    converged (least_loss below log(2) / n, so that all samples are right, and residual < 1e-3),
-    regions (to a tolerance of 0.001), regions_coarse (kinks within 0.01 merged) and regions_fine
-    (to 1e-5). `flow`: settings of `gradient_flow`.
+    converged (least_loss < log(2) / n, so that all samples are classified correctly, and residual <
+    1e-3), regions (tolerances of 0.001), regions_coarse (kinks within 0.01 merged) and regions_fine
+    (tolerances of 1e-5). `flow`: options of `gradient_flow`.
     """
     crossings = draw_crossings(num_students, sign_changes, seed)
     x, y = draw_samples(crossings, num_samples, seed + 1)
@@ -47,32 +47,33 @@ def train_students(
     table["label_changes"] = (y.diff(dim=1) != 0).sum(1).numpy()
     fitted = table["least_loss"] < math.log(2) / num_samples
     table["converged"] = fitted & (table["residual"] < CONVERGED)
+    coarse = {"position_tolerance": 1e-2}
     fine = {"position_tolerance": 1e-5, "slope_tolerance": 1e-5}
-    tolerances = {"regions": {}, "regions_coarse": {"position_tolerance": 1e-2}}
-    for name, merged in (tolerances | {"regions_fine": fine}).items():
-        table[name] = [linear_regions(network, **merged) for network in trained.theta]
+    for name, options in (("regions", {}), ("regions_coarse", coarse), ("regions_fine", fine)):
+        table[name] = [linear_regions(network, **options) for network in trained.theta]
     return table, trained
 
 
 def train_settings(
-    chosen: Iterable[tuple[int, int, int]], num_students: int, seed: int, **settings: object
+    settings: Iterable[tuple[int, int, int]], num_students: int, seed: int, **flow: object
 ) -> pd.DataFrame:
-    """`train_students` for each (sign_changes, width, num_samples), all rows in one table."""
-    tables = [train_students(*one, num_students, seed, **settings)[0] for one in chosen]
+    """Table of `train_students` for all settings (sign_changes, width, num_samples)."""
+    tables = [train_students(*setting, num_students, seed, **flow)[0] for setting in settings]
     return pd.concat(tables, ignore_index=True)
 
 
 def theorem_31(
     sign_changes: int, num_samples: int, delta: float, num_students: int, seed: int, **flow: object
 ) -> pd.DataFrame:
-    """Students at the width and start of Theorem 3.1; ratio: 2 n times the least loss met.
+    """Train students at the width and start of Theorem 3.1; one row per student.
 
     Width 6144 log(24 r / delta) / rho, the least sigma_h and the largest sigma_o, for data uniform
-    on [-1, 1]. The teacher's sign changes are even: the shortest interval is rho = 2 / (r + 1).
+    on [-1, 1]. The sign changes are evenly spaced, with intervals of rho = 2 / (r + 1). Columns:
+    ratio, 2 n times the least loss; the relative change of either layer; width and both sigmas.
     """
-    r, spacing = sign_changes, 2 / (sign_changes + 1)
-    width = math.ceil(6144 * math.log(24 * r / delta) / spacing)
-    hidden = 4200 * num_samples**2 * 0.5 * math.sqrt(r * width) / (delta * spacing)
+    r, rho = sign_changes, 2 / (sign_changes + 1)
+    width = math.ceil(6144 * math.log(24 * r / delta) / rho)
+    hidden = 4200 * num_samples**2 * 0.5 * math.sqrt(r * width) / (delta * rho)
     output = 1 / (4 * width * hidden * math.log(6 * width / delta))
     crossings = torch.linspace(-1, 1, r + 2, dtype=torch.float64)[1:-1].expand(num_students, -1)
     x, y = draw_samples(crossings, num_samples, seed)
@@ -88,11 +89,11 @@ def theorem_31(
 
 
 def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
-    """A loss below which no training gets from theta (S, 3, k), (S,).
+    """Lower bound, (S,), on the loss of any training from theta (S, 3, k), with r sign changes.
 
-    A neuron that is active nowhere never moves, m active neurons change sign at most m + 1 times,
-    and each misclassified point mends at most two of the r - m - 1 missing changes, at a loss of
-    log 2 or more.
+    The points are i / (r + 1), i = 1..r + 1, with alternating labels. A neuron active on none never
+    moves, and m active neurons change sign at most m + 1 times. Each misclassified point accounts
+    for at most two of the r - m - 1 missing changes, at a loss of log 2 or more.
     """
     first_and_last = torch.tensor([1 / (sign_changes + 1), 1], dtype=torch.float64)
     ends = theta[:, 0, :, None] * first_and_last + theta[:, 1, :, None]
@@ -104,16 +105,17 @@ def certified_loss(theta: torch.Tensor, sign_changes: int) -> np.ndarray:
 def certified_share(
     sign_changes: int, width_ratios: Iterable[float], num_initializations: int, seed: int
 ) -> pd.DataFrame:
-    """Share of initializations that `certified_loss` keeps above the bound, by width ratio.
+    """Share of initializations with a `certified_loss` of Theorem 3.2's bound or more, by width.
 
-    Nothing is trained. Columns: sign_changes, width_ratio, n, share, and low, high, its exact 95 %
-    interval.
+    Nothing is trained. Columns: sign_changes, width_ratio, n, and share with low and high, its
+    exact 95 % interval. Ratios of 4/3 and more, where the bound is 0 or less, are left out.
     """
     columns = ["sign_changes", "width_ratio", "n", "share", "low", "high"]
     rows = []
     for ratio in width_ratios:
-        bound, width = (1 - 0.75 * ratio) / 4, math.floor(ratio * sign_changes + 1e-9)
+        bound = (1 - 0.75 * ratio) / 4
         if bound > 0:
+            width = math.floor(ratio * sign_changes + 1e-9)
             theta = draw_students(num_initializations, width, seed)
             certified = int((certified_loss(theta, sign_changes) >= bound).sum())
             found = share(certified, num_initializations)
@@ -122,7 +124,7 @@ def certified_share(
 
 
 def share(successes: int, trials: int) -> tuple[float, float, float]:
-    """A share and its exact (Clopper-Pearson) 95 % interval."""
+    """Share of successes and its exact (Clopper-Pearson) 95 % interval."""
     interval = binomtest(successes, trials).proportion_ci()
     return successes / trials, float(interval.low), float(interval.high)
 
@@ -130,8 +132,8 @@ def share(successes: int, trials: int) -> tuple[float, float, float]:
 def example_1() -> dict[str, object]:
     """Example 1: the limit of gradient flow, and a better solution.
 
-    limit, better: (3, 2), the limit scaled to smallest margin 1; limit_norm, better_norm: squared
-    norms; limit_residual: of the KKT conditions; better_margins: at both samples.
+    limit, better: (3, 2), the limit scaled to a smallest margin of 1; limit_norm, better_norm:
+    squared norms; limit_residual: KKT residual; better_margins: at both samples.
     """
     x, y = torch.tensor([[4.0, -4.0]], dtype=torch.float64), torch.ones(1, 2, dtype=torch.float64)
     start = torch.tensor([[[0, 0], [1, 0], [1, 0]]], dtype=torch.float64)
