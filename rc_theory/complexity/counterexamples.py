@@ -158,8 +158,8 @@ def claim_1_ratio() -> float:
     return 9 / max(int((grid == 1).sum()) for grid in covered if grid.max() <= 1)
 
 
-def lemma_3_ratio(width: int, delta: float = 0.05) -> float:
-    """Lipschitz constant over what Lemma 3 allows, for widths 1 and m = `width`, which is even.
+def lemma_3_ratio(width: int) -> float:
+    """Lipschitz constant over what Lemma 3 allows at delta = 0.05; widths 1 and m = `width`, even.
 
     W_1 = 1, W_2 = +1 for m / 2 + 1 units and -1 for the others, W_3 = 1; a large second bias makes
     all units active at the data, so p_min = beta = xi = 1. Where the units of weight -1 are
@@ -173,7 +173,7 @@ def lemma_3_ratio(width: int, delta: float = 0.05) -> float:
     sizes = np.arange(half + 2)
     within = binom.cdf(half - 1 + sizes, width, 0.5) - binom.cdf(half - 2 - sizes, width, 0.5)
     # The least size that all steps keep to with probability 1 - delta.
-    largest = sizes[np.argmax(steps * np.log((1 + within) / 2) >= math.log1p(-delta))]
+    largest = sizes[np.argmax(steps * np.log((1 + within) / 2) >= math.log1p(-0.05))]
     return (half + 1) / (k * float(largest))
 
 

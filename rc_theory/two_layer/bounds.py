@@ -132,7 +132,7 @@ def sharpness_cap(x: Tensor, hidden: int) -> Tensor:
 
     J^T J / N is the sum over neurons of D_j X X^T D_j / N, with D_j diagonal of zeros and ones.
     """
-    return hidden * torch.linalg.eigvalsh(x @ x.transpose(1, 2))[:, -1] / x.shape[1]
+    return hidden * torch.linalg.eigvalsh(x @ x.mT)[:, -1] / x.shape[1]
 
 
 def growth_with_n(name: str, sizes: Iterable[int]) -> pd.DataFrame:

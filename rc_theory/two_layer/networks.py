@@ -38,7 +38,7 @@ def random_networks(
 
 def outputs(networks: Networks, x: Tensor) -> Tensor:
     """f(x_i) of each network, (M, N), at its own points x (M, N, d)."""
-    hidden = torch.relu(x @ networks.weights.transpose(1, 2))
+    hidden = torch.relu(x @ networks.weights.mT)
     return (hidden @ networks.signs.unsqueeze(2)).squeeze(2)
 
 
@@ -49,7 +49,7 @@ def quadratic_loss(networks: Networks, x: Tensor, y: Tensor) -> Tensor:
 
 def active_neurons(networks: Networks, x: Tensor) -> Tensor:
     """N(x_i, W), (M, N) int64: number of j with w_j . x_i > 0."""
-    return (x @ networks.weights.transpose(1, 2) > 0).sum(2)
+    return (x @ networks.weights.mT > 0).sum(2)
 
 
 def sharpness(networks: Networks, x: Tensor) -> Tensor:
@@ -59,8 +59,8 @@ def sharpness(networks: Networks, x: Tensor) -> Tensor:
     gradients of f(x_i). J^T J / N has the same largest eigenvalue, and J^T J has the entries
     (x_i . x_k) |{j active at x_i and x_k}|.
     """
-    active = (x @ networks.weights.transpose(1, 2) > 0).double()
-    gram = (active @ active.transpose(1, 2)) * (x @ x.transpose(1, 2))
+    active = (x @ networks.weights.mT > 0).double()
+    gram = (active @ active.mT) * (x @ x.mT)
     return torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0) / x.shape[1]
 
 

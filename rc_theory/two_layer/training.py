@@ -13,6 +13,8 @@ from rc_utils.validation import check_name, require
 DATASETS = ("sphere", "digits", "line")
 # A training whose loss exceeds its initial loss by this factor has diverged.
 DIVERGED = 1e4
+# Steps after which `train_to_loss` drops the networks that have stopped from its batch.
+_DROP_EVERY = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +95,9 @@ def train(
     return Training(kept, loss, sharp, snapshots, signs, x, y, lr, rate == 0)
 
 
-def _loss_and_gradient(
-    weights: Tensor, signs: Tensor, x: Tensor, y: Tensor
-) -> tuple[Tensor, Tensor]:
+def _loss_and_gradient(weights, signs, x, y):
     """L of each network, (M,), and N dL/dW, (M, p, d)."""
-    before = x @ weights.transpose(1, 2)
+    before = x @ weights.mT
     residual = (torch.relu(before) @ signs.unsqueeze(2)).squeeze(2) - y
     slope = (before > 0) * residual.unsqueeze(2) * signs.unsqueeze(1)
     return residual.square().mean(1) / 2, slope.transpose(1, 2) @ x
@@ -120,28 +120,20 @@ def over_rates(
 
 @torch.no_grad()
 def train_to_loss(
-    networks: Networks,
-    x: Tensor,
-    y: Tensor,
-    lr: Tensor,
-    level: float,
-    *,
-    steps: int,
-    every: int = 50,
+    networks: Networks, x: Tensor, y: Tensor, lr: Tensor, level: float, *, steps: int
 ) -> tuple[Networks, Tensor]:
     """Train each network until its loss is at most `level`; returns them and whether it is, (M,).
 
-    Like `train` without the history. A network stops at that loss, when it diverges, or after
-    `steps`. Networks that have stopped leave the batch after each `every` steps.
+    Like `train` without the history. A network stops at that loss, on divergence or after `steps`.
     """
     weights, inverse = networks.weights.clone(), 1 / x.shape[1]
     reached = torch.zeros(len(lr), dtype=torch.bool, device=x.device)
     limit = DIVERGED * quadratic_loss(networks, x, y)
     going = torch.arange(len(lr), device=x.device)
-    for start in range(0, steps + 1, every):
+    for start in range(0, steps + 1, _DROP_EVERY):
         w, points, targets, signs = weights[going], x[going], y[going], networks.signs[going]
         moving = torch.ones(len(going), dtype=torch.bool, device=x.device)
-        for _ in range(start, min(start + every, steps + 1)):
+        for _ in range(start, min(start + _DROP_EVERY, steps + 1)):
             loss, gradient = _loss_and_gradient(w, signs, points, targets)
             reached[going] |= moving & (loss <= level)
             moving &= (loss > level) & (loss <= limit[going])
