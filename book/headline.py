@@ -72,7 +72,7 @@ def bullets(results):
     ours, records = ([r for r in full if r.campaign == name] for name in ("full-size", "authors"))
     away = max(abs(a.value - b.value) for a, b in zip(ours, records, strict=True))
     away = math.ceil(100 * away) / 100
-    # Intervals are shown only where a decision depends on them.
+    # An interval stands where its value alone would mislead; the pages have all of them.
     return [
         f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
         f"correlate at {text['main/overall']}; printed: "

@@ -128,7 +128,7 @@ def lattice_elements(lattice):
 
 
 def in_doubt(mesh, judged):
-    """Elements of those `judged` (E,) that may not have the topology of their scores, (E,) bool."""
+    """Mask (E,) of the elements among `judged` (E,) that may lack the topology of their scores."""
     # An element is judged by itself, and by those of its faces that lie in a side of the domain,
     # where a boundary between two labels may only just pass or miss the side.
     dim = mesh.points.shape[1]
@@ -146,7 +146,7 @@ def in_doubt(mesh, judged):
 
 
 def doubtful_faces(mesh, faces, judged):
-    """Faces (F, n) of a mesh that are in doubt, (F,) bool, of those that are `judged` (F,).
+    """Mask (F,) of the faces (F, n) of a mesh, among `judged` (F,), that are in doubt.
 
     Let epsilon be BEND_FACTOR / 8 times the jump of a face (`jumps_of`). A label is possible whose
     score is within epsilon of the highest at a corner or in the middle of an edge, triangle... of
