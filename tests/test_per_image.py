@@ -8,7 +8,7 @@ import pytest
 import rc_utils as rc
 from rc_utils.sweep import parse_campaign, sweep, trained_network
 from rc_utils.sweep.records import live_record, load_runs
-from rc_utils.sweep.run import dataset_of
+from rc_utils.sweep.run import dataset_of, make_record
 
 CAMPAIGN = {
     "title": "Images one by one",
@@ -58,3 +58,14 @@ def test_a_record_says_which_images_of_the_stored_dataset_are_right(striped):
     assert row["unused_accuracy"] == pytest.approx(pool[:60][np.array(unused)].mean())
     curve = [row[f"mixup_curve_intra_{i}"] for i in range(6)]
     assert curve == record["measures"]["mixup_curve_intra"]
+
+
+def test_the_split_of_digits_is_that_of_the_run():
+    dataset, networks = {"name": "digits"}, {"MLP": {}}
+    experiment = EXPERIMENT | {"networks": ["MLP"], "measures": []}
+    experiment |= {"train": {"lr": 0.01}}  # so that it learns more than one label
+    changes = {"dataset": dataset, "networks": networks, "experiments": [experiment]}
+    (planned,) = parse_campaign(CAMPAIGN | changes, "t").runs().values()
+    record, _ = make_record(planned)
+    packed = np.frombuffer(base64.b64decode(record["per_image"]["test"]), np.uint8)
+    assert np.unpackbits(packed)[:360].mean() == record["results"]["test_accuracy"]
