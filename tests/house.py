@@ -1,7 +1,8 @@
 """How large the project is, beside what it may be: `python -m tests.house`, a part of `make lint`.
 
 A limit is what was there when it was last set, plus 5 %, and is only ever lowered, down to the
-goal. All were set when lines became 100 characters long, from 120, in November 2026.
+goal, but for code that moves from one package to another. All were set when lines became 100
+characters long, from 120, in November 2026.
 """
 
 import ast
@@ -63,11 +64,11 @@ def hidden_share():
 def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
     return {
-        "lines of rc_utils": (lines_of("rc_utils"), 7000, 5000),
+        "lines of rc_utils": (lines_of("rc_utils"), 6900, 5000),
         "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 39, 40),
         "lines of rc_theory": (lines_of("rc_theory"), 2720, 2600),
         "lines of rc_studies": (lines_of("rc_studies"), 1260, 1200),
-        "lines of rc_exact": (lines_of("rc_exact"), 950, 1300),
+        "lines of rc_exact": (lines_of("rc_exact"), 1060, 1300),
         "lines of book": (lines_of("book"), 840, 900),
         # With the reader of the authors' files, which was a part of rc_utils until November 2026.
         "lines of programs in campaigns": (lines_of("campaigns"), 815, 800),

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from rc_utils import forests
+from rc_exact import forests
+from rc_exact.forests import FOREST, TREE, forest_runs
 from rc_utils.counting import region_count
 from rc_utils.datasets import load_dataset
-from rc_utils.forests import FOREST, TREE, forest_runs
 
 SMALL = {"dataset": {"name": "digits", "n_train": 200, "n_test": 100}, "num_samples": 10}
 

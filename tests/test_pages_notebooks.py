@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock
 from pretended_gpu import pretended_gpu
 
-from rc_utils import forests
+from rc_exact import forests
 from rc_utils.notebooks import notebook_parameters
 from rc_utils.paths import project_root
 from rc_utils.sweep.campaign import load_campaign

@@ -3,7 +3,8 @@
 import importlib.metadata
 import json
 
-from rc_utils import forests, load_dataset
+from rc_exact import forests
+from rc_utils import load_dataset
 from rc_utils.paths import write_atomically
 
 DATASET, NUM_SAMPLES = {"name": "cifar10", "n_train": 3000}, 200

@@ -1,0 +1,3 @@
+from .segment import ExactSegment, exact_segment
+
+__all__ = ["ExactSegment", "exact_segment"]
