@@ -1,5 +1,5 @@
 """Exact segments: the region boundaries between two points, solved for instead of sampled."""
 
-import lazy_loader
+from rc_exact.segment import ExactSegment, exact_segment
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = ["ExactSegment", "exact_segment"]

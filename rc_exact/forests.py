@@ -1,16 +1,18 @@
-"""Decision trees and random forests over the grid of v1 Table 1: accuracies and region counts.
+"""Fit decision trees and random forests over the grid of v1 Table 1: `python -m rc_exact.forests`.
 
 They have no initialisation, learning rate or parameters, but they have regions (v1 Fig 2, right).
+The table, campaigns/forests/<dataset>.json, is what page 03 reads.
 """
 
+import argparse
+import importlib.metadata
 import itertools
 import json
 
 import numpy as np
-import pandas as pd
 
 import rc_utils as rc
-from rc_utils.paths import project_root
+from rc_utils.paths import project_root, write_atomically
 from rc_utils.sweep.records import INTERPOLATES
 
 TREE, FOREST = "DecisionTree", "RandomForest"
@@ -30,54 +32,20 @@ def forest_grid():
     return trees + [(FOREST, pair) for pair in pairs]
 
 
-def forest_runs(dataset, num_samples=200, progress=False):
+def fit_grid(data, num_samples):
     """One row per tree or forest: fitted on flattened pixels, with accuracies, gap, region count.
 
-    dataset: arguments of `load_dataset`, such as {"name": "digits"}. CIFAR-10, as in the paper, is
-    {"name": "cifar10"}, best with `n_train`. num_samples: segments, the same for all models.
-
-    Columns: those of `load_runs` that correlations and figures read, and depth, criterion, splitter
-    ("" for a forest). A table committed with the same settings (campaigns/forests/) is read, from
-    whatever version of scikit-learn; any other takes a minute or more. The table's `attrs["note"]`
-    is the committed note on the data.
+    num_samples: segments, the same for all models. Columns: those of `load_runs` that correlations
+    and figures read, and depth, criterion, splitter ("" for a forest).
     """
-    settings = forest_settings(dataset, num_samples)
-    path, note = committed(dataset), ""
-    found = json.loads(path.read_bytes()) if path.exists() else {"settings": {}}
-    if {key: found["settings"].get(key) for key in settings} == settings:
-        rows, note = found["rows"], found["data"].get("note", "")
-    else:
-        rows = list(fit_grid(dataset, num_samples, progress))
-    table = pd.DataFrame(rows)
-    table.attrs["note"] = note
-    return table
-
-
-def forest_settings(dataset, num_samples):
-    """Settings by which a committed table is recognised."""
-    return {
-        "dataset": dataset, "depths": list(DEPTHS), "num_samples": num_samples,
-        "resolution": RESOLUTION, "num_trees": NUM_TREES, "seed": SEED, "format": 1,
-    }  # fmt: skip
-
-
-def committed(dataset):
-    """File of the committed table of a dataset."""
-    return project_root() / "campaigns" / "forests" / f"{dataset['name']}.json"
-
-
-def fit_grid(dataset, num_samples, progress=False):
-    """Rows of `forest_runs`, all of them fitted here."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.tree import DecisionTreeClassifier
     from tqdm import tqdm
 
-    data = rc.load_dataset(**dataset)
     x_train = np.asarray(data.x_train).reshape(len(data.x_train), -1)
     x_test = np.asarray(data.x_test).reshape(len(data.x_test), -1)
     draw = {"num_samples": num_samples, "resolution": RESOLUTION, "seed": SEED}
-    bar = {"desc": "trees and forests", "mininterval": 2.0, "disable": not progress}
-    for kind, chosen in tqdm(forest_grid(), **bar):
+    for kind, chosen in tqdm(forest_grid(), desc="trees and forests", mininterval=2.0):
         if kind == FOREST:
             model = RandomForestClassifier(**chosen, random_state=SEED, n_estimators=NUM_TREES)
         else:
@@ -86,10 +54,35 @@ def fit_grid(dataset, num_samples, progress=False):
         train, test = model.score(x_train, data.y_train), model.score(x_test, data.y_test)
         count = rc.region_count(model, x_train, **draw)
         yield {
-            "campaign": dataset["name"], "experiment": "trees", "network": kind,
+            "campaign": data.name, "experiment": "trees", "network": kind,
             "setting": ", ".join(f"{key}={value}" for key, value in chosen.items()), "status": "ok",
             "depth": chosen["max_depth"], "criterion": chosen["criterion"],
             "splitter": chosen.get("splitter", ""), "train_accuracy": train, "test_accuracy": test,
             "gap": train - test, "interpolates": train >= INTERPOLATES,
             "count": count.mean, "count_std_error": count.std_error,
         }  # fmt: skip
+
+
+def main(argv=None):
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m rc_exact.forests")
+    parser.add_argument("dataset", nargs="?", default="cifar10", help="such as digits")
+    parser.add_argument("--n-train", type=int, help="training images (default: all)")
+    parser.add_argument("--num-samples", type=int, default=200, help="segments (default: 200)")
+    args = parser.parse_args(argv)
+    dataset = {"name": args.dataset} | ({"n_train": args.n_train} if args.n_train else {})
+    data = rc.load_dataset(**dataset)
+    settings = {
+        "dataset": dataset, "depths": list(DEPTHS), "num_samples": args.num_samples,
+        "resolution": RESOLUTION, "num_trees": NUM_TREES, "seed": SEED, "format": 1,
+        "scikit-learn": importlib.metadata.version("scikit-learn"),
+    }  # fmt: skip
+    rows = list(fit_grid(data, args.num_samples))
+    table = {"settings": settings, "data": data.provenance, "rows": rows}
+    path = project_root() / "campaigns" / "forests" / f"{args.dataset}.json"
+    write_atomically(path, json.dumps(table, indent=1).encode() + b"\n")
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

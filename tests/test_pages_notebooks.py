@@ -12,7 +12,6 @@ import pytest
 from filelock import FileLock
 from pretended_gpu import pretended_gpu
 
-from rc_exact import forests
 from rc_utils.notebooks import notebook_parameters
 from rc_utils.paths import project_root
 from rc_utils.sweep.campaign import load_campaign
@@ -56,7 +55,6 @@ SMALL = {
 CARD = {"device": "cuda"}
 OTHER = {
     "02_counting": CARD, "07_training_evolution": CARD | {"campaign": PERCEPTRON},
-    "03_main_correlation": {"forest_dataset": "digits", "forest_samples": 6, "forest_images": 100},
     "05_ablations": {"imagenet": "tiny-all"},
     "12_your_network": CARD | {"network": "ResNet18", "width": 2},
     "20_what_is_changed": {"num_triangles": 2},
@@ -127,8 +125,6 @@ def test_a_notebook_runs_on_a_tiny_campaign_with_other_parameters(notebook, swep
     # The campaigns of three are the book's own.
     if notebook.stem[:2] not in ("17", "18", "20"):
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
-    monkeypatch.setattr(forests, "DEPTHS", (3, 4))
-    monkeypatch.setattr(forests, "NUM_TREES", 3)
     known = notebook_parameters(notebook)
     others = dict.fromkeys(("campaign", "reference", "shown"), "tiny-all") | {"seed": 1}
     parameters = {key: value for key, value in others.items() if key in known}

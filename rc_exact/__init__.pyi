@@ -1,3 +1,0 @@
-from .segment import ExactSegment, exact_segment
-
-__all__ = ["ExactSegment", "exact_segment"]
