@@ -13,8 +13,8 @@ from benchmarks.networks import narrow_network, shapes
 from benchmarks.registry import Row, at_most, benchmark
 from rc_exact import exact_segment
 from rc_utils.counting import region_count
-from rc_utils.counting.evaluation import full_precision
 from rc_utils.datasets import load_dataset
+from rc_utils.evaluation import full_precision
 from rc_utils.measures import MEASURES, measure
 from rc_utils.networks import build_network
 from rc_utils.training import TrainConfig, train

@@ -5,7 +5,6 @@ page, so that it works offline and from a file.
 """
 
 import base64
-import dataclasses
 import io
 import json
 from collections.abc import Mapping
@@ -16,37 +15,7 @@ import numpy as np
 from rc_utils.counting.sampling import draw_distinct
 from rc_utils.datasets import Dataset
 from rc_utils.plotting import class_colours
-from rc_utils.sweep.campaign import PlannedRun, load_campaign
-from rc_utils.sweep.records import find_records
-from rc_utils.validation import check_count, check_name, require
-
-
-def lr_pair(name: str, network: str = "") -> tuple[PlannedRun, PlannedRun]:
-    """Two runs that differ in the learning rate only, the smallest and the largest there is.
-
-    They are from the first experiment that counts during training and have its largest batch size,
-    which trains fastest. network: by default the first of the experiment. Raises ValueError unless
-    there are two such runs that did not diverge.
-    """
-    campaign = load_campaign(name)
-    counted = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
-    require(counted, f"campaign {name!r} counts at no epoch during training; choose another")
-    chosen = counted[0]
-    network = network or chosen.networks[0]
-    check_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
-    runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
-    runs.sort(key=lambda p: (-p.spec.train.batch_size, p.spec.train.lr))
-    first = runs[0].spec.train
-    alike = [p for p in runs if dataclasses.replace(p.spec.train, lr=first.lr) == first]
-    found = find_records({p.spec.run_id: p for p in alike})
-    diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
-    alike = [p for p in alike if p.spec.run_id not in diverged]
-    require(
-        len(alike) > 1,
-        f"experiment {chosen.name!r} of campaign {name!r} has no two runs of network {network!r} "
-        f"with batch size {first.batch_size} that differ in lr only and did not diverge",
-    )
-    return alike[0], alike[-1]
+from rc_utils.validation import check_count, require
 
 
 def draw_triangles(data: Dataset, number: int, seed: int = 0) -> np.ndarray:

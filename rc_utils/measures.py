@@ -32,9 +32,9 @@ from rc_utils.counting.classifier import (
     refuse_non_finite,
     two_scores,
 )
-from rc_utils.counting.evaluation import full_precision, undisturbed
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import slices_of
+from rc_utils.evaluation import full_precision, undisturbed
 from rc_utils.validation import check_name, require
 
 COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500

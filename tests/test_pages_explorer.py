@@ -12,6 +12,7 @@ import torch
 
 from rc_studies import explorer
 from rc_utils.counting import count_components, label_grid
+from rc_utils.sweep import run as sweep_run
 
 EPOCHS = (0, 5, 9)
 
@@ -42,13 +43,15 @@ def counts_of(grids):
 
 
 def test_the_two_runs_differ_in_lr_alone_and_did_not_diverge(monkeypatch):
-    small, large = explorer.lr_pair("shapes-quick")
+    small, large = sweep_run.lr_pair("shapes-quick")
     assert (small.spec.train.lr, large.spec.train.lr) == (0.01, 0.02)
     assert small.spec.network == large.spec.network
     assert small.spec.train == dataclasses.replace(large.spec.train, lr=0.01)
     diverged = ({"status": "diverged"}, "live")
-    monkeypatch.setattr(explorer, "find_records", lambda ids: {large.spec.run_id: diverged})
-    assert explorer.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
+    monkeypatch.setattr(
+        sweep_run.records, "find_records", lambda ids: {large.spec.run_id: diverged}
+    )
+    assert sweep_run.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
 
 
 def test_pictures_classes_labels_and_counts_are_those_of_the_grids(tiny_data):

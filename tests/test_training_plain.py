@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from rc_utils.counting.sampling import vertex_indices
 from rc_utils.networks import build_network
 from rc_utils.training import TrainConfig, evaluate, train
-from rc_utils.training.augmentation import PointsBetween, random_labels
+from rc_utils.training.loop import PointsBetween, random_labels
 
 ALL = {"crop_padding": 1, "flip_probability": 0.3, "mixup_alpha": 2.0}
 CASES = [ALL | {"optimizer": "sgd", "schedule": schedule} for schedule in ("cosine", "constant")]

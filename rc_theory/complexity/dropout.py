@@ -13,7 +13,7 @@ from rc_theory.complexity.regions import SteadyInterval, watch_interval
 from rc_theory.complexity.stacked import draw_samples, stack, train_stacked
 from rc_theory.complexity.tasks import Task, corruption_task
 from rc_theory.complexity.trajectory import lipschitz_constants
-from rc_utils.random_state import own_random_state
+from rc_utils.evaluation import own_random_state
 
 
 def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_min: float) -> float:

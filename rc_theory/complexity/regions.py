@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from rc_theory.complexity.stacked import LOSSES, IdentityLayer, StackedLinear, sgd_steps
 from rc_theory.complexity.trajectory import lipschitz_constants
-from rc_utils.counting.evaluation import evaluation_mode, full_precision
 from rc_utils.counting.mesh import part_above
+from rc_utils.evaluation import evaluation_mode, full_precision
 from rc_utils.validation import require
 
 # A corner whose unit's input is this close to 0 lies on the unit's line; polygons have extent 1.

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rc_utils.counting.evaluation import full_precision
+from rc_utils.evaluation import full_precision
 
 
 class IdentityLayer(nn.Module):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rc_theory.complexity.stacked import IdentityLayer, draw_samples, stack
 from rc_theory.complexity.trajectory import Trajectory, follow_training
 from rc_utils.datasets import load_dataset
-from rc_utils.random_state import own_random_state
+from rc_utils.evaluation import own_random_state
 from rc_utils.validation import check_name
 
 FREQUENCIES = (0.25, 0.5, 0.75, 1.0)

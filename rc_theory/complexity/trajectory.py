@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from rc_theory.complexity.stacked import LOSSES, StackedLinear, Step, sgd_steps
-from rc_utils.counting.evaluation import full_precision
+from rc_utils.evaluation import full_precision
 from rc_utils.validation import require
 
 

@@ -12,8 +12,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rc_utils.counting.evaluation import undisturbed
 from rc_utils.counting.sampling import as_points, as_tensor, gather, precision_of
+from rc_utils.evaluation import undisturbed
 from rc_utils.validation import check_count, require
 
 # Stands for the label of a point whose scores are not all finite.

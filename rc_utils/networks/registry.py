@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from rc_utils.random_state import own_random_state
+from rc_utils.evaluation import own_random_state
 from rc_utils.validation import check_count, check_name, check_number, require
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {}

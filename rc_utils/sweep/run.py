@@ -15,18 +15,17 @@ import torch
 
 from rc_utils.counting import predict_labels, region_count
 from rc_utils.counting.classifier import NonFiniteScores
-from rc_utils.counting.evaluation import evaluation_mode, full_precision, undisturbed
 from rc_utils.datasets import ImageTensor, load_dataset
+from rc_utils.evaluation import evaluation_mode, full_precision, own_random_state, undisturbed
 from rc_utils.measures import MEASURES, measure
 from rc_utils.networks import NETWORKS, build_network
 from rc_utils.paths import data_dir, results_dir, write_atomically
 from rc_utils.provenance import provenance
-from rc_utils.random_state import own_random_state
 from rc_utils.sweep import records
-from rc_utils.sweep.campaign import SCHEMA, canonical_json
+from rc_utils.sweep.campaign import SCHEMA, canonical_json, load_campaign
 from rc_utils.training import evaluate, train
 from rc_utils.training.loop import training_layout
-from rc_utils.validation import require
+from rc_utils.validation import check_name, require
 
 NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted label
 
@@ -267,6 +266,34 @@ def kept_weights(record):
     content = path.read_bytes() if path.is_file() else b""
     is_known = hashlib.sha256(content).hexdigest() == record["provenance"].get("weights_sha256")
     return load(content) if is_known else {}
+
+
+def lr_pair(name, network=""):
+    """Two runs that differ in the learning rate only, the smallest and the largest there is.
+
+    They are from the first experiment that counts during training and have its largest batch size,
+    which trains fastest. network: by default the first of the experiment. Raises ValueError unless
+    there are two such runs that did not diverge.
+    """
+    campaign = load_campaign(name)
+    counted = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
+    require(counted, f"campaign {name!r} counts at no epoch during training; choose another")
+    chosen = counted[0]
+    network = network or chosen.networks[0]
+    check_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
+    runs = [p for e, label, p in campaign.entries() if e is chosen and label == network]
+    runs.sort(key=lambda p: (-p.spec.train.batch_size, p.spec.train.lr))
+    first = runs[0].spec.train
+    alike = [p for p in runs if dataclasses.replace(p.spec.train, lr=first.lr) == first]
+    found = records.find_records({p.spec.run_id: p for p in alike})
+    diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
+    alike = [p for p in alike if p.spec.run_id not in diverged]
+    require(
+        len(alike) > 1,
+        f"experiment {chosen.name!r} of campaign {name!r} has no two runs of network {network!r} "
+        f"with batch size {first.batch_size} that differ in lr only and did not diverge",
+    )
+    return alike[0], alike[-1]
 
 
 def trained_network(planned, device="cpu", progress=False):
