@@ -38,8 +38,8 @@ END = "<!-- end of results -->"
 LEAD = (
     "**Mostly. Across training settings, fewer regions go with a smaller gap between training and "
     "test accuracy, but not in narrow VGG19 near the paper's gap. Accuracy on mixed images "
-    "predicts as well. More training images, or flips at a large learning rate, can mislead the "
-    "count.**"
+    "predicts equally well. With more training images, or flips at large learning rates, the count "
+    "can mislead.**"
 )
 ALT = (
     "At full size count and gap rise together. A line fitted on SGD predicts other training by "
