@@ -74,31 +74,31 @@ def bullets(results):
     away = math.ceil(100 * away) / 100
     # An interval stands where its value alone would mislead; the pages have all of them.
     return [
-        f"**Holds.** Over learning rates and batch sizes, count and gap of three networks "
+        f"**It holds over learning rates and batch sizes.** Count and gap of three narrow networks "
         f"correlate at {text['main/overall']}; printed: "
         f"{statements().loc['main/overall', 'value']}, the authors' records: "
-        f"{theirs['main/overall']:.2f}. Doubling the learning rate changes their count by "
-        f"{alone['bias/lr/overall']} regions, mixup ResNet18's by {alone['mixup/count']}.",
-        f"**Holds with a caveat.** A line fitted on SGD predicts the gap under Adam, Adagrad, "
-        f"mixup and no momentum: R² {alone['study/2/other ways to train: R²']} in log count "
-        f"({alone['study/2/R² of count']} in the count), but {alone[best]} in a mixed-image "
-        f"score, so inconclusive by protocol. Where only the seed differs r is {twins[0]} in "
-        f"ResNet18, {twins[1]} in VGG19: supported.",
-        f"**Fails.** More training images raise the count between them and lower the gap in "
-        f"{100 * images:.0f} % of pairs; between test images, in {small:.0f} % at learning rate "
-        f"0.003, {large:.0f} % at 0.03. Flips mislead it in {flips.value * flips.n:.0f} of "
-        f"{flips.n} seeds at 0.03. ResNet18's output margin, hardly correlated in the paper, has "
-        f"r = {alone['motivation/margin']}.",
-        "**The false theorem.** Few regions do not bound the gap: "
+        f"{theirs['main/overall']:.2f}. Doubling the learning rate changes the count by "
+        f"{alone['bias/lr/overall']} regions.",
+        f"**It carries over to other training, as rivals do.** A line fitted on SGD "
+        f"predicts the gap under Adam, Adagrad, mixup and no momentum: R² "
+        f"{alone['study/2/other ways to train: R²']} in log count "
+        f"({alone['study/2/R² of count']} in the count) and {alone[best]} in a mixed-image score, "
+        f"inconclusive by protocol. Where only the seed differs, r is {twins[0]} in ResNet18 "
+        f"and {twins[1]} in VGG19: supported.",
+        f"**It fails when the data change.** More training images lower the gap and raise the "
+        f"count between them in {100 * images:.0f} % of pairs, between test images in "
+        f"{small:.0f} % (learning rate 0.003) or {large:.0f} % (0.03). Flips mislead it in "
+        f"{flips.value * flips.n:.0f} of {flips.n} seeds at 0.03.",
+        "**No theorem carries it.** Few regions do not bound the gap: "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
-        f"**At what scale.** Narrow networks, {data['n_train']:,} images of {size} × "
-        f"{size} pixels. On {larger['n_train']:,} of {larger['image_size']} × "
-        f"{larger['image_size']}, near the paper's gap, r is {alone[near[0]]} in ResNet18, "
-        f"{text[near[1]]} in VGG19; batch size / learning rate is ahead. Over {len(ours)} "
-        f"full-size settings of ResNet18 r of log count is "
-        f"{alone['study/full-size: log count, ours']}, ahead of that ratio by "
-        f"{text['study/full-size: lead, ours']}; counts within {away:.2f} of "
-        "[their records](notebooks/17_papers_records.ipynb).",
+        f"**Scale matters.** Those networks saw {data['n_train']:,} images of {size} × {size} "
+        f"pixels. On {larger['n_train']:,} of {larger['image_size']} × {larger['image_size']}, "
+        f"near the paper's gap, r is {alone[near[0]]} in ResNet18 but {text[near[1]]} in VGG19; "
+        f"batch size / learning rate is ahead. Over {len(ours)} full-size settings of ResNet18 our "
+        f"counts are within {away:.2f} of "
+        "[the authors'](notebooks/17_papers_records.ipynb); log count, r = "
+        f"{alone['study/full-size: log count, ours']}, is ahead of that ratio by "
+        f"{text['study/full-size: lead, ours']}.",
     ]
 
 
