@@ -202,13 +202,15 @@ def slope(
     is_rounding = abs(plain.params[term]) <= 1e-12 * np.abs(model.endog).max()
     value = 0.0 if is_rounding else float(plain.params[term] / largest[term])
     freedom = number - int(np.linalg.matrix_rank(pd.DataFrame(model.exog).groupby(codes).mean()))
-    exact = plain.ssr <= 1e-20 * np.abs(model.endog).max() ** 2
-    if freedom < 1 or len(rows) <= rank or exact:
+    if freedom < 1 or len(rows) <= rank:
         return Estimate(value, n=number, unit=unit)
-    error = plain.bse[term]
+    error, rounding = plain.bse[term], 1e-10 * np.abs(model.endog).max()
     if number < len(rows):
         robust = model.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
         error = robust.bse[term] * math.sqrt(number / freedom)
+    # Residuals may also cancel within each unit, as where the means over networks lie on a plane.
+    if plain.ssr <= rounding**2 or error <= rounding:
+        return Estimate(value, n=number, unit=unit)
     half = float(stats.t.ppf(0.975, freedom) * error / largest[term])
     return Estimate(value, value - half, value + half, number, unit)
 

@@ -281,6 +281,10 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
         assert change_per_doubling(other, factor, "count_dim2-linear") == change
     exact = [change_per_doubling(make_runs(noise=0), factor) for factor in ("lr", "batch_size")]
     assert [change.value for change in exact] == pytest.approx([-0.2, 0.3])
+    opposite = make_runs(("ResNet18", "VGG19"), noise=0)  # residuals cancel in every setting
+    opposite["count"] = opposite["lr"] ** 0.1 * np.where(opposite["network"] == "VGG19", -1, 1)
+    for change in (*exact, change_per_doubling(opposite, "lr")):
+        assert np.isnan(change.low)
     assert np.isnan(change_per_doubling(runs[runs["lr"] == 0.1], "lr").value)
     lacking = runs.assign(count=runs["count"].where(runs.index != 2))
     with pytest.raises(ValueError, match="1 of 27 rows lack a value of 'count"):
