@@ -159,13 +159,20 @@ def correlation_result(
 def as_published(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs trained and counted as the paper's main ones.
 
-    By SGD with momentum on images to which nothing is added, on segments between two of them.
+    By SGD with momentum on images to which nothing is added, with their own labels, on segments
+    between two of them; a network with the name of one of `NETWORKS` has to be that one.
     """
     free = {"lr", "batch_size", "weight_decay", "epochs", "seed", "schedule", "precision"}
     fixed = [key for key in TRAIN_DEFAULTS if key in runs and key not in free]
     chosen = (runs[fixed] == pd.Series(TRAIN_DEFAULTS)[fixed]).all(axis=1)
     for name in runs["campaign"].unique():
-        count = load_campaign(name).counts.get("main", {})
+        campaign = load_campaign(name)
+        for _, label, planned in campaign.entries():
+            spec = planned.spec
+            is_other = label in NETWORKS and spec.network["name"] != label
+            if is_other or spec.dataset.get("label_noise"):
+                chosen &= runs["run_id"] != spec.run_id
+        count = campaign.counts.get("main", {})
         ends, drawn = count.get("alpha_range", (0, 1)), count.get("sampling", "pairs")
         counted = count.get("dim", 1) == 1 and tuple(ends) == (0, 1) and drawn == "pairs"
         chosen &= (runs["campaign"] != name) | counted

@@ -11,6 +11,8 @@ from test_correlation import make_runs
 
 from rc_utils import published as tables
 from rc_utils.published import Result, correlation_result, scorecard, verdict
+from rc_utils.sweep.campaign import RunSpec
+from rc_utils.training.config import TrainConfig
 
 NAN = float("nan")
 
@@ -22,10 +24,22 @@ def statement(kind="correlation", side="above", smallest=0.5, value=""):
 def test_runs_of_another_training_are_not_held_against_the_main_ones(monkeypatch):
     runs = pd.DataFrame({"optimizer": ["sgd", "sgd", "adam"], "mixup_alpha": [0, 1, 0], "lr": 0.3})
     runs["campaign"] = "c"
-    campaign = types.SimpleNamespace(counts={"main": {"alpha_range": [0.0, 1.0]}})
+    counts = {"main": {"alpha_range": [0.0, 1.0]}}
+    campaign = types.SimpleNamespace(counts=counts, entries=list)
     monkeypatch.setattr(tables, "load_campaign", lambda _: campaign)
     assert tables.as_published(runs).index.tolist() == [0]
     assert len(tables.as_published(runs[["lr", "campaign"]])) == 3
+    # Nor of random labels, nor of another network with the name of the paper's.
+    settings = ({}, "ResNet18"), ({"label_noise": 0.3}, "ResNet18"), ({}, "my_module:ResNet18")
+    plans = [
+        RunSpec(data, {"name": network}, TrainConfig(seed=seed))
+        for seed, (data, network) in enumerate(settings)
+    ]
+    entries = [(None, "ResNet18", types.SimpleNamespace(spec=spec)) for spec in plans]
+    campaign.entries = lambda: entries
+    alike = pd.DataFrame({"run_id": [spec.run_id for spec in plans], "campaign": "c"})
+    assert tables.as_published(alike).index.tolist() == [0]
+    campaign.entries = list
     # Nor those of triangles, or of longer segments.
     for other in ({"dim": 2}, {"alpha_range": [-1, 2]}, {"sampling": "noise"}):
         campaign.counts["main"] = other
