@@ -22,6 +22,7 @@ CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
 
 # The campaign of the pages that count a network anew: of a convolutional one that takes a minute.
 PERCEPTRON = str(CAMPAIGNS / "tiny-mlp")
+OPTIMIZERS = str(CAMPAIGNS / "tiny-optimizers")
 
 # What keeps a page to seconds; the rest of its parameters are its own.
 SMALL = {
@@ -68,7 +69,7 @@ def swept(tmp_path_factory, worker_id):
     folder = (own if worker_id == "master" else own.parent) / "swept"
     with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("RC_RESULTS", str(folder))
-        for campaign in ("shapes-tiny", CAMPAIGNS / "tiny-all", PERCEPTRON):
+        for campaign in ("shapes-tiny", CAMPAIGNS / "tiny-all", PERCEPTRON, OPTIMIZERS):
             assert all(outcome.status == "done" for outcome in sweep(load_campaign(campaign)))
     return folder
 
@@ -106,6 +107,7 @@ def run(path, parameters, monkeypatch):
             assert text.strip(), f"an empty text is shown by\n{cell.source}"
             left = LEFT_OVER.search(text)
             assert not left, f"{left[0]} is shown by\n{cell.source}"
+    return namespace
 
 
 def drawn():
@@ -144,6 +146,17 @@ def test_a_page_of_claims_runs_where_experiments_are_missing(notebook, swept, mo
     known, tiny = notebook_parameters(notebook), dict.fromkeys(("campaign", "shown"), "shapes-tiny")
     parameters = {key: value for key, value in tiny.items() if key in known}
     run(notebook, SMALL.get(notebook.stem, {}) | parameters, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "held"), [("06_augmentation", 3), ("07_training_evolution", 0)])
+def test_runs_of_another_optimizer_are_not_held_against_the_paper(name, held, swept, monkeypatch):
+    monkeypatch.setenv("RC_RESULTS", str(swept))
+    path = project_root() / "notebooks" / f"{name}.ipynb"
+    own = {"campaign": OPTIMIZERS, "shown": PERCEPTRON} | SMALL.get(name, {})
+    known = notebook_parameters(path)
+    found = run(path, {key: own[key] for key in own if key in known}, monkeypatch)
+    assert [result.n for result in found["results"]] == [4] * held
 
 
 def test_notebooks_have_no_outputs_and_cells_of_25_lines_at_most():
