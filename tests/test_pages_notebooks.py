@@ -42,7 +42,7 @@ SMALL = {
         "sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "num_students": 2,
         "num_steps": 100, "num_stated": 1, "num_wide": 16, "num_initializations": 500,
     },
-    "10_training_complexity": {"repetitions": 1, "epochs": 3, "num_points": 16, "image_epochs": 1},
+    "10_training_complexity": {"repetitions": 1, "epochs": 3, "num_points": 4, "image_epochs": 1},
     "11_beyond_the_grid": {
         "shown": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1,
         "triangles": 1,
