@@ -159,6 +159,15 @@ def test_runs_of_another_optimizer_are_not_held_against_the_paper(name, held, sw
     assert [result.n for result in found["results"]] == [4] * held
 
 
+@pytest.mark.slow
+def test_dimensions_are_compared_over_one_training_and_every_run_once(swept, monkeypatch):
+    monkeypatch.setenv("RC_RESULTS", str(swept))
+    path = project_root() / "notebooks" / "11_beyond_the_grid.ipynb"
+    own = {"campaign": PERCEPTRON, "dimensions": str(CAMPAIGNS / "tiny-all")}
+    other = run(path, SMALL[path.stem] | own, monkeypatch)["other"]
+    assert (len(other), set(other["optimizer"]), set(other["mixup_alpha"])) == (4, {"sgd"}, {0.0})
+
+
 def test_notebooks_have_no_outputs_and_cells_of_25_lines_at_most():
     for notebook in NOTEBOOKS:
         for cell in nbformat.read(notebook, 4).cells:
