@@ -79,12 +79,11 @@ def bullets(results):
         f"{statements().loc['main/overall', 'value']}, the authors' records: "
         f"{theirs['main/overall']:.2f}. Doubling the learning rate changes the count by "
         f"{alone['bias/lr/overall']} regions.",
-        f"**It carries over to other training, as rivals do.** A line fitted on SGD "
-        f"predicts the gap under Adam, Adagrad, mixup and no momentum: R² "
-        f"{alone['study/2/other ways to train: R²']} in log count "
-        f"({alone['study/2/R² of count']} in the count) and {alone[best]} in a mixed-image score, "
-        f"inconclusive by protocol. Where only the seed differs, r is {twins[0]} in ResNet18 "
-        f"and {twins[1]} in VGG19: supported.",
+        f"**It carries over to other training, as rivals do.** A line fitted on SGD predicts the "
+        f"gap under Adam, Adagrad, mixup and no momentum: R² "
+        f"{alone['study/2/other ways to train: R²']} in log count ({alone['study/2/R² of count']} "
+        f"in the count) and {alone[best]} in a mixed-image score, inconclusive by protocol. Where "
+        f"only the seed differs, r is {twins[0]} in ResNet18 and {twins[1]} in VGG19: supported.",
         f"**It fails when the data change.** More training images lower the gap and raise the "
         f"count between them in {100 * images:.0f} % of pairs, between test images in "
         f"{small:.0f} % (learning rate 0.003) or {large:.0f} % (0.03). Flips mislead it in "

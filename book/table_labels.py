@@ -7,7 +7,8 @@ are wide; in a notebook, those whose rows exceed PHONE characters.
 import itertools
 import re
 
-PHONE = 44  # characters of a table's row that fit a phone
+PHONE, PAGE = 44, 80  # characters of a table's row that fit a phone, and a page beside the menus
+INTERVAL = r"(-?[\d.]+) (\[-?[\d.]+,) (-?[\d.]+\])"  # a value with its interval
 
 
 def setup(app):
@@ -38,7 +39,16 @@ def marked(found):
     labels = itertools.cycle(heads[row_heads:])
     head, mark, body = found[0].partition("<tbody>")
     body = re.sub("<td", lambda cell: f"{cell[0]} {next(labels)}", body)
+    if least_width(rows) <= PAGE:
+        body = re.sub(f"<td(?=[^>]*>{INTERVAL})", '<td class="interval"', body)
     if row_heads == 1:
         body = body.replace("<th", f"<th {heads[0]}")
     table = head + mark + body
     return re.sub('class="(table|dataframe)"', r'class="\1 rc"', table, count=1)
+
+
+def least_width(rows):
+    """Characters of a row whose cells are broken between words, but not within an interval."""
+    columns = [" ".join(column) for column in zip(*rows, strict=False)]
+    words = [re.sub(INTERVAL, r"\1_\2_\3", column).split() for column in columns]
+    return sum(2 + max(map(len, column), default=0) for column in words)

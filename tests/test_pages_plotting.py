@@ -117,5 +117,9 @@ def test_a_wide_table_has_cells_that_name_their_column_and_a_class_of_its_own():
     assert ('class="dataframe rc"' in shown[1], 'class="dataframe rc"' in named[0]) == (True, True)
     assert '<td data-label="0">9</td>' in named[0]
     assert named[1] == plotting._table(narrow.T)
+    valued = wide.assign(ours=["-0.91 [-0.96, -0.79]"])
+    for table, kind in ((valued, 'class="interval" '), (valued.assign(more="x" * 60), "")):
+        found = re.sub("(?s).*", marked, plotting._table(table), count=1)
+        assert f'<td {kind}data-label="ours">-0.91 [' in found
     rows = re.sub("(?s).*", marked, plotting._table(wide.T.rename_axis("what")), count=1)
     assert '<th data-label="what">n &lt; 9</th>' in rows
