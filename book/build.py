@@ -62,7 +62,7 @@ def render(layout, strict=True):
     files = [p for p in layout.book.rglob("*") if p.is_file()]
     files = [p for p in files if not generated & set(p.relative_to(layout.book).parts)]
     files += [p for p in (layout.root / "article").glob("*") if p.suffix in (".py", ".typ")]
-    frame = [p for p in files if p.name == "_toc.yml" or "_static" in p.parts]
+    frame = [p for p in files if p.name.endswith(("_toc.yml", ".py")) or "_static" in p.parts]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _RENDERERS)
     source = [pages.hash_of(frame, layout.book), pages.hash_of(files, layout.book), versions]
     stamp = build / _STAMP
@@ -73,8 +73,8 @@ def render(layout, strict=True):
         return False
     if previous[:1] != source[:1]:
         # Start afresh: Sphinx keeps pages that left the table of contents and, where no page has
-        # changed, old style sheets. It does not repeat warnings of pages it has read, so a second
-        # try after a failure (which leaves no stamp) would pass.
+        # changed, old style sheets and what an extension made. It does not repeat warnings of pages
+        # it has read, so a second try after a failure (which leaves no stamp) would pass.
         shutil.rmtree(build, ignore_errors=True)
     stamp.unlink(missing_ok=True)
     build.mkdir(exist_ok=True)
