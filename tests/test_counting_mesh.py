@@ -240,3 +240,15 @@ def test_the_count_depends_on_neither_scale_nor_offset_of_double_scores(scale, s
     changed = region_count(lambda x: scale * scores(x) + shift, points, **options)
     assert changed.counts.tolist() == plain
     assert max(plain) > 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_labels_that_only_tie_at_a_point_win_nowhere(dtype, rng):
+    """Of a linear model without biases each label wins on one side of the origin, or nowhere."""
+    weights, points = rng.standard_normal((2, 9)).astype(dtype), rng.standard_normal((30, 2))
+    turn = np.linspace(0, 2 * np.pi, 10_000)
+    winners = np.unique((np.column_stack([np.cos(turn), np.sin(turn)]) @ weights).argmax(1))
+    points = np.concatenate([points, -points]).astype(dtype)  # with the origin on some edges
+    for resolution in (2, 6):
+        found = region_count(lambda x: x @ weights, points, dim=2, resolution=resolution)
+        assert found.counts.max() == len(winners)

@@ -18,6 +18,9 @@ HALVINGS = {2: 9, 3: 3}
 # it: of 3, 4 and 5, the smallest that changes no count on the first 30 triangles of the first
 # network of the campaign cifar10-dimensions.
 BEND_FACTOR = 4.0
+# Share of an element, or of a lead in it, by which a label has to win: where labels only tie at a
+# point, as those of a model without biases do at the origin, rounding has others win around it.
+LEAST_WIN = 1e-6
 BLOCK = 1 << 21  # scores, and corners of elements, that are looked at together
 
 
@@ -306,14 +309,15 @@ def _wins_on_edge(lead):
         crossing = first / (first - last)
     rising = np.where(first < 0, np.where(last > 0, crossing, np.inf), -np.inf)
     falling = np.where(last < 0, np.where(first > 0, crossing, -np.inf), np.inf)
-    return rising.max(1) < falling.min(1)
+    return rising.max(1) + LEAST_WIN < falling.min(1)
 
 
 def _wins_in_triangle(lead):
     """Whether a label wins in a triangle, from its leads (3, C) over each label at the corners."""
     others = lead[:, (lead != 0).any(0)]
     polygon = part_won(others)
-    return len(polygon) > 2 and bool((polygon.mean(0) @ others > 0).all())
+    least = LEAST_WIN * np.abs(others).max(0)
+    return len(polygon) > 2 and bool((polygon.mean(0) @ others > least).all())
 
 
 def part_won(lead):
