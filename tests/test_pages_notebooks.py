@@ -168,6 +168,15 @@ def test_dimensions_are_compared_over_one_training_and_every_run_once(swept, mon
     assert (len(other), set(other["optimizer"]), set(other["mixup_alpha"])) == (4, {"sgd"}, {0.0})
 
 
+@pytest.mark.slow
+def test_the_page_of_counting_ends_with_trained_networks(swept, tmp_path, monkeypatch):
+    monkeypatch.setenv("RC_RESULTS", str(swept))
+    text = (CAMPAIGNS / "tiny-mlp" / "campaign.toml").read_text()
+    (tmp_path / "campaign.toml").write_text(text.replace("epochs = [2]", "epochs = [1, 0]"))
+    path = project_root() / "notebooks" / "02_counting.ipynb"
+    assert run(path, SMALL[path.stem] | {"campaign": str(tmp_path)}, monkeypatch)["last"] == 2
+
+
 def test_notebooks_have_no_outputs_and_cells_of_25_lines_at_most():
     for notebook in NOTEBOOKS:
         for cell in nbformat.read(notebook, 4).cells:
