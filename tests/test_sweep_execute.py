@@ -177,6 +177,7 @@ def test_campaigns_that_share_a_run_keep_each_others_counts_and_do_not_take_turn
     assert {name[0] for name in run.kept_weights(record)} == {"0", "1"}
     (outcome,) = sweep(with_changes(evolution_loss=8.0))
     assert f"run {record['run_id']} is asked for evolution_loss" in outcome.text
+    assert "delete the record" in outcome.text
 
 
 def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkeypatch):

@@ -78,7 +78,7 @@ class PlannedRun:
             both[key] = items + [item for item in asked[key] if item not in items]
         losses = both["evolution_loss"]
         fault = f"run {self.spec.run_id} is asked for evolution_loss {losses}, and keeps one"
-        require(len(losses) < 2, fault)
+        require(len(losses) < 2, f"{fault}: give one, or delete the record that has the other")
         return dataclasses.replace(self, asked=both)
 
 
