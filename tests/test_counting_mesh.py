@@ -8,19 +8,9 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from rc_utils.counting import (
-    make_lattice,
-    mesh,
-    region_count,
-    sample_vertices,
-    sampling,
-)
+from rc_utils.counting import make_lattice, mesh, region_count, sample_vertices, sampling
 from rc_utils.counting.classifier import as_classifier
-from rc_utils.counting.mesh import (
-    count_on_meshes,
-    count_pieces,
-    lattice_elements,
-)
+from rc_utils.counting.mesh import count_on_meshes, count_pieces, lattice_elements
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 

@@ -5,13 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from rc_theory.complexity.stacked import (
-    LOSSES,
-    draw_samples,
-    stack,
-    train_stacked,
-    unstack,
-)
+from rc_theory.complexity.stacked import LOSSES, draw_samples, stack, train_stacked, unstack
 from rc_theory.complexity.tasks import convolutional_network, multilayer_perceptron
 
 MODELS, POINTS = 3, 7
