@@ -6,6 +6,7 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 from scipy import ndimage
+from test_counting_mesh import waves_of
 
 from rc_utils import plotting
 from rc_utils.counting import outlines, region_count, triangle_regions
@@ -15,16 +16,7 @@ PLANE = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 
 
 def field(x):
-    """Ten scores, sums of waves."""
-    rng = np.random.default_rng(7)
-    waves = rng.standard_normal((2, 12)) * 5
-    phases = rng.uniform(0, 6, 12)
-    weights = rng.standard_normal((12, 10))
-    return torch.from_numpy(np.sin(np.asarray(x) @ waves + phases) @ weights)
-
-
-def shifted(x):
-    return field(x + 2.2)
+    return torch.from_numpy(waves_of(7)((np.asarray(x) + 2.2) * 5 / 8))
 
 
 def areas_drawn(ax, labels):
@@ -46,8 +38,8 @@ def areas_drawn(ax, labels):
 def test_the_number_beside_a_picture_is_the_number_of_areas_in_it(strategy, resolution):
     """The picture is drawn, and its areas of one colour are counted in its pixels."""
     triangle, options = PLANE.double(), {"strategy": strategy, "resolution": resolution}
-    polygons, labels, number = triangle_regions(shifted, triangle[None], **options)
-    count = region_count(shifted, triangle, dim=2, num_samples=1, **options)
+    polygons, labels, number = triangle_regions(field, triangle[None], **options)
+    count = region_count(field, triangle, dim=2, num_samples=1, **options)
     paths = outlines([100 * polygon[:, 1:] for polygon in polygons], labels)
     areas = [area(path) for found in paths.values() for path in found]
     assert sum(areas) == pytest.approx(100**2 / 2, rel=1e-4)
@@ -56,7 +48,7 @@ def test_the_number_beside_a_picture_is_the_number_of_areas_in_it(strategy, reso
     plotting.interpolated_regions(polygons, labels, ax)
     assert [areas_drawn(ax, labels)] == [number] == count.counts.tolist()
     if strategy == "adaptive":
-        finest = region_count(shifted, triangle, dim=2, num_samples=1, resolution=301)
+        finest = region_count(field, triangle, dim=2, num_samples=1, resolution=301)
         assert [number] == finest.counts.tolist()
 
 

@@ -126,6 +126,7 @@ def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
     ({"x_train": np.zeros((90, 12, 12, 3), np.float32)}, "x_train is float32.*square uint8"),
     ({"y_train": np.arange(90) % 3 % 2 * 2}, r"labels \[0 2\] for 4 classes, .* without a gap"),
     ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
+    ({"x_test": np.zeros((40, 9, 9, 3), "u1")}, r"x_train has images of shape .* x_test of"),
     ({"y_test": np.arange(40) % 5 - 1}, r"y_test has the labels \[-1\], which y_train has not"),
 ])  # fmt: skip
 def test_wrong_arrays_are_named(fruit, tmp_path, changes, message):
@@ -181,13 +182,7 @@ def test_a_class_that_is_given_twice_is_refused():
         load_dataset("fruit", classes=["0", "apple"])
 
 
-def test_files_with_the_name_of_a_built_in_dataset_or_two_shapes_of_images_are_refused(
-    fruit, tmp_path
-):
-    cut = fruit | {"x_test": fruit["x_test"][:, :-2, :-2]}
-    np.savez(tmp_path / "cut.npz", **cut)
-    with pytest.raises(ValueError, match=r"x_train has images of shape .* x_test of"):
-        load_dataset("cut")
+def test_a_file_with_the_name_of_a_built_in_dataset_is_refused(fruit, tmp_path):
     np.savez(tmp_path / "digits.npz", **fruit)
     with pytest.raises(ValueError, match=r"digits.npz has the name of a dataset that is built in"):
         load_dataset("digits")

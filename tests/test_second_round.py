@@ -16,6 +16,9 @@ def test_rules_of_correlations_and_of_equivalence():
         ([(0.5, 0.21, 0.7), (0.5, 0.3, 0.6)], "supports", "inconclusive"),
         ([(0.5, 0.19, 0.7), (0.5, 0.3, 0.6)], "inconclusive", "inconclusive"),
         ([(0.0, -0.2, 0.19), (0.1, -0.1, 0.2001)], "inconclusive", "refutes"),
+        ([(0.8, 0.71, 0.9), (0.0, -0.2, 0.19)], "inconclusive", "inconclusive"),
+        ([(0.8, 0.71, 0.9)], "inconclusive", "inconclusive"),  # it takes two networks
+        ([(0.0, -0.2, 0.19)], "inconclusive", "inconclusive"),
     ):
         found = [rules.decide(estimates, rules.BARS[group]) for group in ("twins", "gap")]
         assert found == [twins, gap]
@@ -87,11 +90,3 @@ def test_a_lead_over_a_rival_without_correlation_has_an_interval_that_holds_the_
         _, low, high = rules.difference_of_correlations(count, rival, gap, 500, rng)
         held += low <= 0.4 <= high
     assert held > 0.9 * 300
-
-
-def test_support_takes_two_networks():
-    above, below = (0.5, 0.3, 0.7), (0.0, -0.1, 0.1)
-    assert rules.decide([above, above], 0.2) == "supports"
-    assert rules.decide([below, below], 0.2) == "refutes"
-    for estimates in ([above], [below], [above, below]):
-        assert rules.decide(estimates, 0.2) == "inconclusive"
