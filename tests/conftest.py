@@ -44,6 +44,22 @@ def rng():
     return np.random.default_rng(0)
 
 
+def relu_network(weights, biases, last, last_biases=0):
+    """Float64 network of one hidden layer: weights (p, d), biases (p,), weights of the last (C, p).
+
+    Scores are last @ relu(weights @ x + biases) + last_biases.
+    """
+    given = (weights, biases, last, last_biases)
+    values = [torch.as_tensor(value, dtype=torch.float64) for value in given]
+    (width, dim), classes = values[0].shape, len(values[2])
+    network = torch.nn.Sequential(
+        torch.nn.Linear(dim, width), torch.nn.ReLU(), torch.nn.Linear(width, classes)
+    ).double()
+    for parameter, value in zip(network.parameters(), values, strict=True):
+        parameter.data = value.expand_as(parameter).clone()
+    return network
+
+
 @pytest.fixture(scope="session")
 def chromium():
     """The program; tests that need one are skipped where there is none."""

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from conftest import FUZZ
+from conftest import FUZZ, relu_network
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
@@ -48,15 +48,7 @@ def agrees_with_grid(network, x0, x1, exact, points):
     return 1 + int((expected[1:] != expected[:-1]).sum())
 
 
-def two_units(biases, last, last_biases):
-    """Two ReLU units of slopes 1 and -1; biases (2,), weights (C, 2), biases (C,) of the last."""
-    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, len(last))).double()
-    values = ([[1.0], [-1.0]], biases, last, last_biases)
-    for parameter, value in zip(network.parameters(), values, strict=True):
-        parameter.data = torch.tensor(value, dtype=torch.float64)
-    return network
-
-
+SLOPES = [[1], [-1]]  # of two units
 # Class 1 wins by |alpha - 0.3| < 0.5e-9 only.
 THIN = [0.3 - 5e-10, 0.3 + 5e-10]
 
@@ -73,7 +65,7 @@ THIN = [0.3 - 5e-10, 0.3 + 5e-10]
     (([0, 1], [[1, -1]], [-1 / 3]), (0.0, 2.0), [1 / 3], [0, 1], 2),
 ])  # fmt: skip
 def test_two_units_by_hand(units, ends, boundaries, labels, pieces):
-    network, ends = two_units(*units), [torch.tensor([x]) for x in ends]
+    network, ends = relu_network(SLOPES, *units), [torch.tensor([x]) for x in ends]
     exact = exact_segment(network, *ends)
     np.testing.assert_allclose(exact.boundaries, boundaries, atol=1e-14)
     assert (exact.labels.tolist(), exact.num_linear_regions) == (labels, pieces)
@@ -320,7 +312,7 @@ class Overridden(RandomForestClassifier):
         return x[:, 0] > 0
 
 
-DIVERGED = two_units([np.nan, 0], [[1, 1], [0, 0]], [0, 0])
+DIVERGED = relu_network(SLOPES, [np.nan, 0], [[1, 1], [0, 0]])
 
 
 @pytest.mark.parametrize(("model", "x1", "options", "message"), [

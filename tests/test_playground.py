@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from conftest import relu_network
 from test_book import BOOK
-from torch import nn
 
 from rc_exact import exact_segment
 from rc_theory.two_layer import bounds, training
@@ -46,12 +46,7 @@ def test_the_counts_are_those_of_exact_segment_on_60_networks(rng, evaluate):
     found = evaluate("(p, data) => data.map(c => p.segment(c, ...c.ends))", data)
     counts = set()
     for (weights, signs, ends), ours in zip(cases, found, strict=True):
-        layers = nn.Linear(2, len(signs)), nn.ReLU(), nn.Linear(len(signs), 1, bias=False)
-        net = nn.Sequential(*layers).double()
-        values = (weights[:, :2], weights[:, 2], signs[None])
-        for parameter, value in zip(net.parameters(), values, strict=True):
-            parameter.data = torch.as_tensor(value)
-        exact = exact_segment(net, *ends)
+        exact = exact_segment(relu_network(weights[:, :2], weights[:, 2], signs[None]), *ends)
         assert (ours["count"], ours["first"]) == (exact.count, bool(exact.labels[0]))
         assert ours["boundaries"] == pytest.approx(exact.boundaries.tolist(), abs=1e-9)
         counts.add(exact.count)

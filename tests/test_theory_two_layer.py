@@ -1,12 +1,12 @@
 """Two-layer ReLU networks: losses, sharpness, exact counts, training, and bounds of v1 App. G."""
 
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import relu_network
 
+from rc_exact import exact_segment
 from rc_theory.two_layer import bounds, examples
 from rc_theory.two_layer import networks as nets
 from rc_theory.two_layer.training import over_rates, train, training_sets
@@ -17,32 +17,14 @@ def points(number, n, dim, seed=0):
     return torch.randn(number, n, dim, generator=generator, dtype=torch.float64)
 
 
-def slow_count(weights, signs, x_a, x_b):
-    """Regions of 1[f > 0] by the label in the middle of each piece between bends and roots."""
-    u, v = weights @ x_a, weights @ x_b
-
-    def f(alpha):
-        return float(np.maximum((1 - alpha) * u + alpha * v, 0) @ signs)
-
-    bends = [a / (a - b) for a, b in zip(u, v, strict=True) if a * b < 0]
-    cuts = sorted([0.0, *bends, 1.0])
-    for left, right in pairwise(cuts):
-        if f(left) * f(right) < 0:
-            cuts = sorted([*cuts, left + (right - left) * f(left) / (f(left) - f(right))])
-    labels = [f((left + right) / 2) > 1e-13 for left, right in pairwise(cuts)]
-    return 1 + sum(a != b for a, b in pairwise(labels))
-
-
 @pytest.mark.parametrize(("hidden", "dim"), [(3, 2), (40, 2), (20, 6)])
-def test_counts_equal_those_of_a_slow_reference(hidden, dim):
+def test_counts_equal_those_of_exact_segments(hidden, dim):
     networks, x = nets.random_networks(10, hidden, dim), points(10, 5, dim)
-    counts, (i, j) = nets.pair_counts(networks, x), nets.pairs(5)
-    for m in range(10):
-        weights, signs, cloud = networks.weights[m].numpy(), networks.signs[m].numpy(), x[m].numpy()
-        expected = [
-            slow_count(weights, signs, cloud[a], cloud[b]) for a, b in zip(i, j, strict=True)
-        ]
-        assert counts[m].tolist() == expected
+    counts, pairs = nets.pair_counts(networks, x), zip(*nets.pairs(5), strict=True)
+    for (a, b), found in zip(pairs, counts.T.tolist(), strict=True):
+        for m in range(10):
+            network = relu_network(networks.weights[m], torch.zeros(hidden), networks.signs[[m]])
+            assert exact_segment(network, x[m, a], x[m, b]).count == found[m]
     assert counts.max() >= 3
 
 
