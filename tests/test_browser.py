@@ -5,12 +5,9 @@ test_book.py.
 """
 
 import functools
-import http.server
 import json
-import pathlib
 import re
 import shutil
-import threading
 import urllib.parse
 
 import build
@@ -31,6 +28,7 @@ pytestmark = pytest.mark.slow
 
 HTML = BOOK / "_build" / "html"
 TINY_PAGES = ["genindex.html", "intro.html", "notebooks/line.html", "search.html"]
+ADDRESS = "http://127.0.0.1/"  # nothing is asked there: `show` answers
 DESKTOP = {"width": 1280, "height": 900}
 WIDTHS = (1400, 1024, 390)
 # (rule, part of the selector) of violations in what tools write: Sphinx the parameters of a long
@@ -47,39 +45,14 @@ def built_pages():
     return [page for page in pages if page != "index.html" and not page.startswith("_static/")]
 
 
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    """Files without a line in the log for each."""
-
-    def log_message(self, *args):
-        pass
-
-
 @pytest.fixture(scope="module")
-def serve():
-    """Serve a folder on this machine; the address of its server."""
-    servers = []
-
-    def start(folder):
-        handler = functools.partial(QuietHandler, directory=str(folder))
-        servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{servers[-1].server_port}/"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-@pytest.fixture(scope="module")
-def book(serve, tmp_path_factory):
-    """Folder and address of the built book, or of a tiny one built here."""
-    folder = HTML
-    if not (HTML / "index.html").is_file():
-        root = tmp_path_factory.mktemp("tiny")
-        write_source(root)
-        folder = build.build(build.pages.Layout(root)).parent
-    return folder, serve(folder)
+def book(tmp_path_factory):
+    """Folder of the built book, or of a tiny one built here."""
+    if (HTML / "index.html").is_file():
+        return HTML
+    root = tmp_path_factory.mktemp("tiny")
+    write_source(root)
+    return build.build(build.pages.Layout(root)).parent
 
 
 @pytest.fixture
@@ -93,12 +66,30 @@ def tab(browser):
     tab.on("console", lambda m: tab.errors.append(m.text) if m.type == "error" else None)
     tab.on("pageerror", lambda error: tab.errors.append(str(error)))
     yield tab
+    tab.unroute_all(behavior="ignoreErrors")  # also what is asked for while it is closed
     context.close()
+
+
+def show(tab, folder, page):
+    """Open a page in a tab that finds the files of a folder at ADDRESS."""
+
+    def answer(route):
+        path = folder / path_of(route.request.url)
+        options = {"path": path} if path.is_file() else {"status": 404}
+        route.fulfill(**options)
+
+    tab.route(f"{ADDRESS}**", answer)
+    tab.goto(ADDRESS + page)
+
+
+def path_of(url):
+    """Path of a file below ADDRESS."""
+    return urllib.parse.unquote(urllib.parse.urlsplit(url).path.removeprefix("/"))
 
 
 def problems(tab, root):
     """What is wrong with the page in `tab`, as sentences; root is the folder that is served."""
-    own = (tab.address, "data:", "blob:")
+    own = (ADDRESS, "data:", "blob:")
     found = [f"asks for {url}" for url in tab.requests if not url.startswith(own)]
     found += [f"console: {text}" for text in tab.errors]
     found += [f"formula not rendered: {text}" for text in tab.evaluate(RAW_FORMULAS)]
@@ -179,9 +170,8 @@ def broken_links(tab, root):
     found, links = [], "() => [...document.querySelectorAll('a[href]')].map(e => e.href)"
     for link in sorted(set(tab.evaluate(links))):
         url, fragment = urllib.parse.urldefrag(link)
-        if url.startswith(tab.address):
-            path = urllib.parse.unquote(url.removeprefix(tab.address).split("?")[0])
-            path = pathlib.Path(root, path)
+        if url.startswith(ADDRESS):
+            path = root / path_of(url)
             path = path / "index.html" if path.is_dir() else path
             anchor = urllib.parse.unquote(fragment)
             if not path.is_file():
@@ -234,10 +224,9 @@ def violations(tab, options):
 
 @pytest.mark.parametrize("page", built_pages())
 def test_a_page_is_sound(tab, book, page):
-    root, tab.address = book
-    tab.goto(tab.address + page)
+    show(tab, book, page)
     tab.evaluate("async () => { if (window.MathJax?.startup) await MathJax.startup.promise; }")
-    found = problems(tab, root)
+    found = problems(tab, book)
     assert not found, "\n".join(found)
 
 
@@ -280,10 +269,10 @@ def made_explorer(tiny_data):
 
 
 @pytest.fixture
-def show_alone(tab, serve, tmp_path):
+def show_alone(tab, tmp_path):
     """Open a page with a body and the style sheet and script of a name; returns its tab."""
 
-    def show(body, name=""):
+    def show_body(body, name=""):
         for folder in (BOOK / "_static", BOOK / "extra" / "_static"):
             left_out = shutil.ignore_patterns("mathjax")
             shutil.copytree(folder, tmp_path / "_static", ignore=left_out, dirs_exist_ok=True)
@@ -294,11 +283,10 @@ def show_alone(tab, serve, tmp_path):
             body += f'<script src="_static/{name}.js"></script>'
         page = f'<!doctype html><html lang="en">{head}<main><h1>Alone</h1>{body}</main></html>'
         (tmp_path / "x.html").write_text(page, encoding="utf8")
-        tab.address = serve(tmp_path)
-        tab.goto(tab.address + "x.html")
+        show(tab, tmp_path, "x.html")
         return tab
 
-    return show
+    return show_body
 
 
 @pytest.fixture
