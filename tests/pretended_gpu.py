@@ -51,22 +51,16 @@ def _moved(tensor, device):
     """The tensor on the other device, with its gradient; itself where it is there."""
     if isinstance(tensor, Pretended) == (device.type == "cuda"):
         return tensor
-    there = CUDA if device.type == "cuda" else CPU
-    with _Dispatch.moving():
-        return torch.ops.aten._to_copy.default(tensor, device=there)
+    _Dispatch.is_moving = True
+    moved = torch.ops.aten._to_copy.default(tensor, device=torch.device(device.type))
+    _Dispatch.is_moving = False
+    return moved
 
 
 class _Dispatch(TorchDispatchMode):
     """Every operation: refuses tensors of both devices, computes on the CPU, wraps the card's."""
 
     is_moving = False
-
-    @classmethod
-    @contextlib.contextmanager
-    def moving(cls):
-        cls.is_moving = True
-        yield
-        cls.is_moving = False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return self.call(func, args, kwargs or {})
