@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.cluster.hierarchy import DisjointSet
 from scipy.optimize import linprog
 
 from rc_utils.counting import make_lattice, mesh, region_count, sample_vertices, sampling
@@ -121,26 +122,18 @@ def test_a_gap_of_a_ten_thousandth_separates_and_a_bridge_joins(height, shift, r
 
 def count_by_polygons(scores, elements):
     """Pieces of the interpolant: polygons of each triangle, joined along shared edges."""
-    parent = {}
-
-    def root(node):
-        while parent[node] != node:
-            node = parent[node]
-        return node
-
+    parts, sides = DisjointSet(), {}
     for number, element in enumerate(elements):
         for label in range(scores.shape[1]):
             if wins_somewhere(scores[element], label):
-                parent[number, label] = (number, label)
-    sides = {}
-    for number, element in enumerate(elements):
+                parts.add((number, label))
         for side in itertools.combinations(sorted(element), 2):
             sides.setdefault(side, []).append(number)
     for side, (first, *second) in sides.items():
         for label in range(scores.shape[1]):
             if second and wins_somewhere(scores[list(side)], label):
-                parent[root((first, label))] = root((second[0], label))
-    return sum(node == above for node, above in parent.items())
+                parts.merge((first, label), (second[0], label))
+    return parts.n_subsets
 
 
 @pytest.mark.parametrize("classes", [2, 6])
