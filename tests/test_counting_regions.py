@@ -15,7 +15,6 @@ from rc_utils.counting import (
     AUTHORS,
     count_components,
     label_grid,
-    predict_labels,
     region_count,
     sample_vertices,
 )
@@ -180,16 +179,6 @@ def test_points_in_double_precision_stay_so(strategy, rng):
     near = region_count(lambda x: model(x.astype(float) + offset), points, **options)
     assert far.counts.tolist() == near.counts.tolist()
     assert max(near.counts) > 1
-
-
-def test_labels_of_both_signs_are_told_apart():
-    """-1 is no mark of a point outside, -2 no neighbour of 1."""
-    labels = np.array([-3, -1, 4, -2, 1, 1, -1, 0])
-    model = lambda x: labels[(x[:, 0] * 7.999).astype(int)]  # noqa: E731
-    assert region_count(model, SEGMENT, num_samples=2).counts.tolist() == [7, 7]
-    grid = label_grid(model, SEGMENT[None], resolution=100).labels[0]
-    assert (grid == np.unique(model(np.linspace(0, 1, 100)[:, None]), return_inverse=True)[1]).all()
-    assert predict_labels(model, np.array([[0.0], [0.8]])).tolist() == [-3, -1]
 
 
 def labels_as_the_authors(predict, vertices, points):

@@ -1,7 +1,6 @@
-"""The training loop: repeats itself, leaves the caller alone, and says when it diverges."""
+"""The training loop: leaves the caller alone, and says when it diverges."""
 
 import copy
-import dataclasses
 import functools
 import math
 
@@ -21,18 +20,6 @@ def small_network(seed=0):
 
 def state(network):
     return torch.cat([p.detach().flatten() for p in network.parameters()])
-
-
-@pytest.mark.parametrize(
-    "change", [{"mixup_alpha": 1.0, "crop_padding": 2}, {"precision": "bfloat16"}]
-)
-def test_same_seed_same_bits_other_seed_other_weights(tiny_data, change):
-    config = TrainConfig(epochs=2, batch_size=64, **change)
-    first, again = (train(small_network(), tiny_data, config) for _ in range(2))
-    other = train(small_network(), tiny_data, dataclasses.replace(config, seed=1))
-    assert torch.equal(state(first.network), state(again.network))
-    assert not torch.equal(state(first.network), state(other.network))
-    assert (first.train_loss, first.test_accuracy) == (again.train_loss, again.test_accuracy)
 
 
 @pytest.mark.parametrize("channels", [1, 4, 7, 16])
