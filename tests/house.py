@@ -34,26 +34,22 @@ def modules_reached(code):
     Its nodes are the functions, classes and constants of modules; each reaches those that it names.
     """
     tree, seen = ast.parse(code), set()
-    waiting = definitions_named(tree, {}, imported_names(tree, ""), "")
+    waiting = names_in(tree, imported_names(tree, ""))
     while waiting:
-        module, name = definition = waiting.pop()
-        if definition not in seen:
+        definition = definition_of(waiting.pop())
+        if definition is not None and definition not in seen:
             seen.add(definition)
+            module, name = definition
             nodes, imports = contents(module)
-            waiting += definitions_named(nodes[name], nodes, imports, module)
+            own = {other: f"{module}.{other}" for other in nodes}
+            waiting += names_in(nodes[name], imports | own)
     return {module for module, _ in seen}
 
 
-def definitions_named(tree, nodes, imports, module):
-    """(module, name) of each definition that a piece of a module names, here or imported."""
-    found = []
-    for node in ast.walk(tree):
-        head, *rest = ast.unparse(node).split(".") if is_dotted(node) else [""]
-        if head in nodes:
-            found.append((module, head))
-        elif head in imports:
-            found.append(definition_of(".".join([imports[head], *rest])))
-    return [definition for definition in found if definition is not None]
+def names_in(tree, known):
+    """Absolute dotted names in a piece of code, whose first parts are known, {name: absolute}."""
+    dotted = [ast.unparse(node).split(".") for node in ast.walk(tree) if is_dotted(node)]
+    return [".".join([known[head], *rest]) for head, *rest in dotted if head in known]
 
 
 def is_dotted(node):

@@ -13,6 +13,7 @@ from rc_utils.published import NETWORKS, statements
 GRID = list(itertools.product((0.1, 0.01, 0.001), (256, 512, 1024), (1e-5, 1e-6, 1e-7)))
 STEMS = ("Resnet18", "Resnet34", "VGG19", "MobileNet", "SENet18", "ShuffleNetV2", "EfficientNetB0")
 STEMS += ("RegNetX_200MF", "SimpleDLA")
+THREE = ("Resnet18", "EfficientNetB0", "SENet18")
 
 
 def curve_lines(rng, grid, first=""):
@@ -43,16 +44,11 @@ def clone(tmp_path):
     write("tasks/basic/correlation.txt", ["Resnet18 -0.98"])
     lines = [line for kind in range(3, 7) for line in curve_lines(rng, GRID, f"{kind} ")]
     write("tasks/dimension/SENet18.txt", lines)
-    write("tasks/svhn/VGG19_svhn.txt", curve_lines(rng, GRID, "1 "))
-    for stem in ("mixup", "augmentation", "primal"):
-        write(f"tasks/mix_aug/{stem}.txt", curve_lines(rng, GRID))
-    for stem in ("Resnet18", "EfficientNetB0", "SENet18"):
-        grid = [(lr, 256, 5e-4) for lr in (0.1, 0.05, 0.01, 0.005)]
-        write(f"tasks/batch_lr/lr{stem}.txt", curve_lines(rng, grid))
-        grid = [(0.01, batch_size, 5e-4) for batch_size in (64, 128, 256, 512)]
-        write(f"tasks/batch_lr/batch{stem}.txt", curve_lines(rng, grid))
-    for folder in ("stop", "weight_decay"):
-        write(f"tasks/{folder}/resnet18.txt", curve_lines(rng, GRID, "1 "))
+    once = ["svhn/VGG19_svhn", "stop/resnet18", "weight_decay/resnet18"]
+    once += [f"mix_aug/{stem}" for stem in ("mixup", "augmentation", "primal")]
+    once += [f"batch_lr/{kind}{stem}" for kind in ("lr", "batch") for stem in THREE]
+    for name in once:
+        write(f"tasks/{name}.txt", curve_lines(rng, GRID))
     for stem in ("dt", "rf", "knn", "svm", "lr"):
         write(f"tasks/ml/{stem}.txt", [f"{2 + k / 5} {0.3 + k / 20} 0.3" for k in range(12)])
     settings = [f"{lr} {batch_size}" for lr, batch_size, _ in GRID]

@@ -72,22 +72,6 @@ def test_a_wedge_is_one_region_whatever_its_angle(degrees, strategy, rng):
         assert found.counts.tolist() == [3, 3]
 
 
-def test_small_discs_are_found_where_the_scores_bend_towards_them(rng):
-    """Discs of radius 0.012 are narrower than the lattice's spacing, 1 / 24."""
-    grid = np.stack(np.meshgrid([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]), axis=-1).reshape(-1, 2)
-    centres = grid + rng.uniform(-0.05, 0.05, grid.shape)
-
-    def scores(x):
-        distance = ((x[:, None] - centres) ** 2).sum(2).min(1)
-        return np.stack([distance, np.full(len(x), 0.012**2)], axis=1)
-
-    options, corners = {"dim": 2, "num_samples": 2, "resolution": 49}, 2 * TRIANGLE
-    adaptive = region_count(scores, corners, strategy="adaptive", **options)
-    assert adaptive.counts.tolist() == [10, 10]
-    assert region_count(scores, corners, **options).mean < 10
-    assert adaptive.num_evaluations < 2 * 2500
-
-
 def waves_of(seed):
     """Ten scores of two numbers, sums of waves."""
     rng = np.random.default_rng(seed)
@@ -118,6 +102,7 @@ def test_a_gap_of_a_ten_thousandth_separates_and_a_bridge_joins(height, shift, r
     scores = lambda points: height(*points.T) + shift  # noqa: E731
     count = region_count(scores, TRIANGLE, dim=2, num_samples=1, strategy="adaptive")
     assert count.counts.tolist() == [regions]
+    assert count.num_evaluations < 1200
 
 
 def count_by_polygons(scores, elements):

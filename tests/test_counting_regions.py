@@ -91,17 +91,11 @@ def test_the_module_and_the_random_state_are_left_alone(points):
     assert state() == before
 
 
-@pytest.fixture
-def tf32():
-    """torch's switch as it is where a user turns TF32 on."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    yield precision_settings()
-    torch.set_float32_matmul_precision(before)
-
-
-def test_tf32_is_off_inside_and_as_it_was_afterwards(tf32):
-    seen = []
+def test_tf32_is_off_inside_and_as_it_was_afterwards(request):
+    before, seen = torch.get_float32_matmul_precision(), []
+    request.addfinalizer(lambda: torch.set_float32_matmul_precision(before))
+    torch.set_float32_matmul_precision("high")  # as a user turns TF32 on
+    tf32 = precision_settings()
 
     def model(x):
         seen.append(precision_settings())
