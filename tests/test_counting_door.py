@@ -64,14 +64,8 @@ def numpy_scores(net):
     return lambda x: net(torch.from_numpy(x)).detach().numpy()
 
 
-class Estimator:
-    """Labels as scikit-learn's classifiers give them."""
-
-    def __init__(self, scores, kind=np.int64):
-        self.scores, self.kind = scores, kind
-
-    def predict(self, x):
-        return self.scores(x).argmax(1).astype(self.kind)
+def labels_of(seed):
+    return lambda x: numpy_scores(Net(seed))(x).argmax(1)
 
 
 def through(between=lambda m, h: h, after=lambda m, z: z):
@@ -84,10 +78,8 @@ GOOD = {
     "dropout and batch norm": lambda seed: nn.Sequential(Net(seed), nn.Dropout(0.5)).train(),
     "its forward pass": lambda seed: nn.Sequential(Net(seed), nn.Dropout(0.5)).train().forward,
     "a function of arrays": lambda seed: numpy_scores(Net(seed)),
-    "labels": lambda seed: Estimator(numpy_scores(Net(seed))),
-    "labels of 64 bits": lambda seed: (
-        lambda x: numpy_scores(Net(seed))(x).argmax(1) * 2**61 - 2**62
-    ),
+    "an estimator": lambda seed: SimpleNamespace(predict=labels_of(seed)),
+    "labels of 64 bits": lambda seed: lambda x: labels_of(seed)(x) * 2**61 - 2**62,
     "log-probabilities": through(after=lambda m, z: z.log_softmax(1)),
     "scripted": lambda seed: torch.jit.script(plain(seed)),
     "frozen": lambda seed: torch.jit.freeze(torch.jit.script(plain(seed).eval())),
@@ -110,17 +102,8 @@ def with_classes_off(m, z):
     return torch.cat([z, torch.full((len(z), 7), -1e9)], 1)
 
 
-def labels_that_flip(seed):
-    scores = numpy_scores(Net(seed))
-    return lambda x: (scores(x).argmax(1) + (torch.rand(len(x)) < 0.05).numpy()) % 3
-
-
 def int8(m, h):
     return (h / h.abs().max() * 127).round() * h.abs().max() / 127
-
-
-def five_classes(x):
-    return np.eye(5)[(np.floor(3 * x[:, 0]) % 5).astype(int)]
 
 
 CENTRES = torch.from_numpy(np.random.default_rng(0).random((3, 2))).float()
@@ -133,7 +116,10 @@ BAD = {
     "noise": (through(after=lambda m, z: z + 0.01 * torch.randn_like(z)), "at every call"),
     "traced in training mode": (lambda seed: traced_in_training(seed), "at every call"),
     "dropout beside a class that is off": (through(dropout, with_classes_off), "at every call"),
-    "labels that flip": (labels_that_flip, "at every call|of its batch"),
+    "labels that flip": (
+        lambda seed: lambda x: (labels_of(seed)(x) + (torch.rand(len(x)) < 0.05).numpy()) % 3,
+        "at every call|of its batch",
+    ),
     "complex": (lambda seed: lambda x: numpy_scores(Net(seed))(x) * 1j, "complex64 of shape"),
     "masked": (lambda seed: lambda x: np.ma.masked_less(numpy_scores(Net(seed))(x), 0), "masked"),
     "a mean over the batch": (through(lambda m, h: h - h.mean(0)), "depends on the other points"),
@@ -155,7 +141,7 @@ BAD = {
     "half": (lambda seed: Net(seed).half(), r"in {torch.float16}"),
     "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "of probabilities"),
     "one log-probability": (through(after=lambda m, z: z.log_softmax(1)[:, 0]), "it never changes"),
-    "class numbers as floats": (lambda seed: Estimator(five_classes, "f4"), "labels as integers"),
+    "class numbers as floats": (lambda seed: lambda x: labels_of(seed)(x) * 1.0, "as integers"),
     "labels as floats": (lambda seed: lambda x: (x[:, 0] > 0) * -1.0, "labels as integers"),
     "names": (lambda seed: lambda x: np.where(x[:, 0] > 0, "a", "b"), "<U1, which are no numbers"),
     "a regressor": (lambda seed: REGRESSOR, "Pipeline is a regressor"),

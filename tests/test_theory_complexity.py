@@ -1,6 +1,7 @@
 """The inequalities of Loukas et al. on random small networks, and what they are made of."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -21,29 +22,18 @@ POINTS, INPUTS = 12, 4
 ONE = {"frequencies": (0.5,), "dtype": torch.float64}
 
 
-def random_networks(models=6, *, first=3, seed=0):
-    """float64 perceptrons: a random linear layer of `first` units, and one hidden layer more."""
-    networks = []
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for _ in range(models):
-            layers = nn.Linear(INPUTS, first), nn.ReLU(), nn.Linear(first, 5), nn.ReLU()
-            networks.append(nn.Sequential(*layers, nn.Linear(5, 1)).double())
-    return networks
-
-
-def random_data(models=6, *, loss="mse"):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(models, POINTS, INPUTS, generator=generator, dtype=torch.float64)
-    y = torch.randn(models, POINTS, generator=generator, dtype=torch.float64)
-    return x, (y > 0).double() if loss == "bce" else y
-
-
-def random_path(loss="mse", *, first=3, steps=5 * POINTS, batch_size=1):
-    data, samples = random_data(loss=loss), draw_samples(range(6), steps, POINTS, batch_size)
-    networks = stack(random_networks(first=first))
+def random_path(loss="mse", *, first=3, batch_size=1):
+    """Training of six perceptrons whose first layer, of `first` units, is a random linear one."""
+    torch.manual_seed(0)
+    widths, networks = (INPUTS, first, 5), []
+    for _ in range(6):
+        hidden = [(nn.Linear(n, m), nn.ReLU()) for n, m in itertools.pairwise(widths)]
+        networks.append(nn.Sequential(*hidden[0], *hidden[1], nn.Linear(5, 1)).double())
+    x, y = torch.randn(6, POINTS, INPUTS).double(), torch.randn(6, POINTS).double()
+    data = x, (y > 0).double() if loss == "bce" else y
+    samples = draw_samples(range(6), 5 * POINTS, POINTS, batch_size)
     options = {"lr": 0.05, "every": POINTS, "all_layers": True}
-    return complexity.follow_training(networks, data, data, samples, loss=loss, **options)
+    return complexity.follow_training(stack(networks), data, data, samples, loss=loss, **options)
 
 
 @pytest.mark.parametrize(("loss", "first"), [("mse", 1), ("bce", 3), ("mse", 4)])
