@@ -1,6 +1,7 @@
 """Fixtures that several test files use; every test keeps its results in a folder of its own."""
 
 import os
+import pathlib
 
 import numpy as np
 import pdf
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from rc_utils.datasets import load_dataset
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 EXAMPLES = int(os.environ.get("RC_EXAMPLES", 250))  # `make fuzz` draws more, and others each time
 FUZZ = settings(
     max_examples=EXAMPLES,

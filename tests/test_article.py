@@ -1,15 +1,13 @@
 """The article: its numbers are those of the README, and its text has none typed in."""
 
-import pathlib
 import re
 
 import pypdf
 import pytest
+from conftest import ROOT
 
 from article import build
 from rc_utils.published import Result
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(autouse=True)

@@ -325,11 +325,6 @@ def test_the_explorer_shows_our_counts_and_follows_the_keys(explorer_tab, made_e
     assert problems(tab, tmp_path) == []
 
 
-def pixels_of(tab, path):
-    tab.screenshot(path=path)
-    return np.asarray(Image.open(path).convert("RGB")).astype(int)
-
-
 def test_the_explorer_paints_labels_where_they_belong(explorer_tab, made_explorer, tmp_path):
     tab, grid = explorer_tab, made_explorer[0]["learning rate 0.02"][9]
     corners = tab.evaluate("""() => {
@@ -338,7 +333,8 @@ def test_the_explorer_paints_labels_where_they_belong(explorer_tab, made_explore
         const points = [...svg.querySelector(".rc-outline").points];
         return points.map(p => p.matrixTransform(place)).map(p => [p.x, p.y]);
     }""")
-    pixels = pixels_of(tab, tmp_path / "x.png")
+    tab.screenshot(path=tmp_path / "x.png")
+    pixels = np.asarray(Image.open(tmp_path / "x.png").convert("RGB")).astype(int)
     coordinates = grid.lattice.coordinates
     inside = coordinates.min(1) > 0  # the outline covers the points on the edges
     columns, rows = (coordinates @ np.asarray(corners))[inside].T.round().astype(int)

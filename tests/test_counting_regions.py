@@ -11,13 +11,7 @@ import torch
 from test_counting_lattice import count_by_search
 from torch import nn
 
-from rc_utils.counting import (
-    AUTHORS,
-    count_components,
-    label_grid,
-    region_count,
-    sample_vertices,
-)
+from rc_utils.counting import AUTHORS, count_components, label_grid, region_count, sample_vertices
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

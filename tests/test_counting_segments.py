@@ -35,14 +35,6 @@ def test_a_region_far_below_the_grid_is_found(centre):
     assert count.counts.tolist() == [4]
 
 
-def test_a_third_label_at_a_crossing_is_found():
-    def scores(x):
-        return np.hstack([0.5 - x, x - 0.5, 1e-3 - 0.25 * (x - 0.5) ** 2 + 0 * x])
-
-    count = region_count(scores, SEGMENT, num_samples=1, strategy="adaptive")
-    assert count.counts.tolist() == [3]
-
-
 @pytest.mark.parametrize(
     ("frequency", "alpha_range"), [(9, (-3, 4)), (9, (4, -3)), (600, (0.4, 0.45))]
 )

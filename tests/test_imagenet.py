@@ -1,12 +1,12 @@
 """Pretrained networks on segments between images: what the program makes, without any download."""
 
-import pathlib
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import ROOT
 from PIL import Image
 
 import rc_utils as rc
@@ -14,8 +14,6 @@ from campaigns.imagenet import count as imagenet
 from campaigns.imagenet import hero
 from rc_utils.counting import sample_vertices, triangle_regions
 from rc_utils.counting.segments import segment_table
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def small_network(classes=6):

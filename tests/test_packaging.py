@@ -1,7 +1,6 @@
 """The package as others install it."""
 
 import os
-import pathlib
 import re
 import subprocess
 import sys
@@ -9,8 +8,8 @@ import tomllib
 import zipfile
 
 import pytest
+from conftest import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BUILD = "import setuptools.build_meta as backend, sys; print(backend.build_wheel(sys.argv[1]))"
 QUIET = {"capture_output": True, "text": True}

@@ -1,19 +1,17 @@
 """What the book is published with: the dictionary of columns and downloads."""
 
 import csv
-import pathlib
 import re
 import zipfile
 
 import downloads
 import pages
+from conftest import ROOT
 
 from rc_utils.measures import MEASURES
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_runs
 from rc_utils.training import TrainConfig
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def test_the_dictionary_has_every_column():

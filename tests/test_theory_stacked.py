@@ -13,26 +13,21 @@ MODELS, POINTS = 3, 7
 TOLERANCE = {"rtol": 1e-11, "atol": 1e-12}
 
 
-def networks_of(kind):
-    if kind == "mlp":
-        return [
-            multilayer_perceptron(5, (6, 4), seed=s, bias_range=0.2).double() for s in range(MODELS)
-        ]
-    return [convolutional_network((2, 5, 6), seed=s).double() for s in range(MODELS)]
+# The shape of a point, and a network by its seed.
+KINDS = {
+    "mlp": ((5,), lambda seed: multilayer_perceptron(5, (6, 4), seed=seed, bias_range=0.2)),
+    "cnn": ((2, 5, 6), lambda seed: convolutional_network((2, 5, 6), seed=seed)),
+}
 
 
-def data_of(kind):
-    generator = torch.Generator().manual_seed(0)
-    shape = (5,) if kind == "mlp" else (2, 5, 6)
-    x = torch.randn(MODELS, POINTS, *shape, generator=generator, dtype=torch.float64)
-    y = torch.randint(0, 2, (MODELS, POINTS), generator=generator).double()
-    return x, y
-
-
-@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("loss", "batch_size"), [("mse", 1), ("bce", 4)])
 def test_training_side_by_side_is_training_one_by_one(kind, loss, batch_size):
-    networks, (x, y) = networks_of(kind), data_of(kind)
+    torch.manual_seed(0)
+    shape, network_of = KINDS[kind]
+    networks = [network_of(seed).double() for seed in range(MODELS)]
+    x = torch.randn(MODELS, POINTS, *shape, dtype=torch.float64)
+    y = torch.randint(0, 2, (MODELS, POINTS)).double()
     samples = draw_samples(range(MODELS), 25, POINTS, batch_size)
     stacked = stack(networks)
     train_stacked(stacked, x, y, samples, loss=loss, lr=0.05)
