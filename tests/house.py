@@ -9,6 +9,7 @@ import ast
 import functools
 import json
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -48,15 +49,9 @@ def modules_reached(code):
 
 def names_in(tree, known):
     """Absolute dotted names in a piece of code, whose first parts are known, {name: absolute}."""
-    dotted = [ast.unparse(node).split(".") for node in ast.walk(tree) if is_dotted(node)]
+    names = [ast.unparse(n) for n in ast.walk(tree) if isinstance(n, ast.Name | ast.Attribute)]
+    dotted = [name.split(".") for name in names if re.fullmatch(r"[\w.]+", name)]
     return [".".join([known[head], *rest]) for head, *rest in dotted if head in known]
-
-
-def is_dotted(node):
-    """Whether a node is a name such as `a` or `a.b.c`."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
 
 
 def definition_of(name):

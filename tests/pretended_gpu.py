@@ -18,10 +18,6 @@ CPU = torch.device("cpu")
 INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 
 
-def _refuse_numpy(self, *_):
-    raise TypeError("can't convert cuda:0 device type tensor to numpy")
-
-
 class Pretended(torch.Tensor):
     """A tensor "on the card": its values are in `inner`, a tensor of the CPU."""
 
@@ -36,8 +32,12 @@ class Pretended(torch.Tensor):
     device = property(lambda self: CUDA)
     is_cuda = property(lambda self: True)
     is_cpu = property(lambda self: False)
-    numpy = __array__ = _refuse_numpy
     __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def numpy(self, *_):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    __array__ = numpy
 
     def tolist(self):
         return _moved(self.detach(), CPU).tolist()

@@ -289,11 +289,6 @@ def show_alone(tab, tmp_path):
     return show_body
 
 
-@pytest.fixture
-def explorer_tab(show_alone, made_explorer):
-    return show_alone(made_explorer[1], "explorer")
-
-
 def counts_shown(tab):
     numbers = tab.locator(".rc-explorer figcaption strong").all_inner_texts()
     return [int(text.split()[0]) for text in numbers]
@@ -303,8 +298,9 @@ def counts_of(grids, triangle, epoch):
     return [int(count_components(run[epoch].labels, "simplex")[triangle]) for run in grids.values()]
 
 
-def test_the_explorer_shows_our_counts_and_follows_the_keys(explorer_tab, made_explorer, tmp_path):
-    tab, grids = explorer_tab, made_explorer[0]
+def test_the_explorer_shows_our_counts_and_follows_the_keys(show_alone, made_explorer, tmp_path):
+    grids, page = made_explorer
+    tab = show_alone(page, "explorer")
     assert counts_shown(tab) == counts_of(grids, 0, 9)
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowDown")
@@ -325,8 +321,8 @@ def test_the_explorer_shows_our_counts_and_follows_the_keys(explorer_tab, made_e
     assert problems(tab, tmp_path) == []
 
 
-def test_the_explorer_paints_labels_where_they_belong(explorer_tab, made_explorer, tmp_path):
-    tab, grid = explorer_tab, made_explorer[0]["learning rate 0.02"][9]
+def test_the_explorer_paints_labels_where_they_belong(show_alone, made_explorer, tmp_path):
+    tab, grid = show_alone(made_explorer[1], "explorer"), made_explorer[0]["learning rate 0.02"][9]
     corners = tab.evaluate("""() => {
         const svg = document.querySelectorAll(".rc-explorer svg")[1];
         const place = svg.getScreenCTM();

@@ -89,7 +89,6 @@ def test_residual_blocks_add_their_shortcut():
 
 
 def test_squeeze_excitation_is_the_published_pair_of_1x1_convolutions():
-
     block = architectures.SqueezeExcitation(8, 1)
     first, second = (layer for layer in block.gate if isinstance(layer, nn.Linear))
     images = random_images(channels=8)
