@@ -196,16 +196,14 @@ HEADS = {
     "no bias": lambda: [nn.Linear(8, 2), nn.ReLU(), nn.Linear(2, 3, bias=False)],
     "one output, no bias": lambda: [nn.Linear(8, 2), nn.ReLU(), nn.Linear(2, 1, bias=False)],
     "ReLU6": lambda: [nn.Linear(8, 3), nn.ReLU6()],
-    "a maximum and what it is taken of": lambda: [nn.Linear(8, 2), MaximumOfTwo()],
+    "a maximum and what it is taken of": lambda: [nn.Linear(8, 2), WithRule(maximum_of_two)],
 }
 
 
-class MaximumOfTwo(nn.Module):
+def maximum_of_two(m, x):
     """(a, max(a, b)) of (a, b): equal wherever a is the larger."""
-
-    def forward(self, x):
-        maximum = F.max_pool2d(x.unsqueeze(1).unsqueeze(1), (1, 2)).flatten(1)
-        return torch.cat([x[:, :1], maximum], dim=1)
+    maximum = F.max_pool2d(x.unsqueeze(1).unsqueeze(1), (1, 2)).flatten(1)
+    return torch.cat([x[:, :1], maximum], dim=1)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -285,19 +283,16 @@ def test_piecewise_linear_networks(names, seed, monkeypatch):
             assert (found == scores.argmax(1))[clear].all()
 
 
-class Aliased(nn.Module):
+def aliased(m, x):
     """A spike of a tenth of the segment, added in place to a tensor with another name: no sum."""
-
-    def forward(self, x):
-        x = x.flatten(1) + 0
-        other = x
-        x += -100 * torch.relu(0.05 - torch.abs(x - 0.3))
-        return torch.stack([other[:, 0], 0 * x[:, 0] + 0.1], 1)
+    x = x.flatten(1) + 0
+    other = x
+    x += -100 * torch.relu(0.05 - torch.abs(x - 0.3))
+    return torch.stack([other[:, 0], 0 * x[:, 0] + 0.1], 1)
 
 
-class Truncating(nn.Module):
-    def forward(self, x):
-        return torch.stack([x[:, 0], x.sum(1, dtype=torch.int64) * 1.0], 1)
+def truncating(m, x):
+    return torch.stack([x[:, 0], x.sum(1, dtype=torch.int64) * 1.0], 1)
 
 
 class Overridden(RandomForestClassifier):
@@ -309,8 +304,8 @@ DIVERGED = relu_network(SLOPES, [np.nan, 0], [[1, 1], [0, 0]])
 
 
 @pytest.mark.parametrize(("model", "x1", "options", "message"), [
-    (Aliased(), [1], {}, "gives other scores"),
-    (Truncating(), [1], {}, "changes the type of numbers"),
+    (WithRule(aliased), [1], {}, "gives other scores"),
+    (WithRule(truncating), [1], {}, "changes the type of numbers"),
     (DIVERGED, [1], {}, "not finite on the segment"),
     (DIVERGED, [1], {"prune": True}, "not finite on the segment"),
     (DIVERGED, [np.nan], {}, "x1 holds NaN"),

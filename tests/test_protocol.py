@@ -26,22 +26,17 @@ def is_ancestor(revision, other):
     return git("merge-base", "--is-ancestor", revision, other).returncode == 0
 
 
-def commit_that_wrote(*search):
-    """The first commit of the protocol that `search`, options of git log, finds."""
-    found = git("log", *search, "--format=%H", "--", PROTOCOL).stdout.split()
-    if not found or git("rev-parse", "--is-shallow-repository").stdout.strip() == "true":
-        pytest.skip("needs the repository with its history")
-    assert not is_ancestor(found[-1], f"{found[-1]}~1")
-    return found[-1]
-
-
 @pytest.mark.parametrize(("campaigns", "search"), [
     ("study-*", ["--diff-filter=A"]),
     ("twins-*", ["-S", "### Study 6. Twins"]),
     ("gap-*", ["-S", "### Study 7. At the paper's gap"]),
 ])  # fmt: skip
 def test_every_record_was_made_by_a_revision_that_has_the_protocol(campaigns, search):
-    protocol = commit_that_wrote(*search)
+    found = git("log", *search, "--format=%H", "--", PROTOCOL).stdout.split()
+    if not found or git("rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+        pytest.skip("needs the repository with its history")
+    protocol = found[-1]  # the first commit that `search` finds
+    assert not is_ancestor(protocol, f"{protocol}~1")
     for path in campaigns_dir().glob(f"{campaigns}/runs.jsonl"):
         records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         for revision in {record["provenance"]["git_revision"] for record in records}:

@@ -82,7 +82,8 @@ def test_no_other_device_is_seeded_and_measuring_does_not_influence_the_training
     before = torch.get_rng_state()
     config = TrainConfig(epochs=2, batch_size=64)
     plain = train(networks[0], tiny_data, config)
-    measured = train(networks[1], tiny_data, config, measure=measure, measure_epochs=(0, 2))
+    with torch.autocast("cpu"):  # nor does this
+        measured = train(networks[1], tiny_data, config, measure=measure, measure_epochs=(0, 2))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(state(plain.network), state(measured.network))
     assert list(measured.measurements) == [0, 2]
@@ -114,13 +115,6 @@ def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkey
         assert seen == {precision == "tfloat32"}
         seen.clear()
     assert (cudnn.allow_tf32, cudnn.conv.fp32_precision) == before
-
-
-def test_autocast_around_a_training_changes_nothing(tiny_data):
-    alone = train(small_network(), tiny_data, TrainConfig(epochs=1))
-    with torch.autocast("cpu"):
-        inside = train(small_network(), tiny_data, TrainConfig(epochs=1))
-    assert inside.train_loss == alone.train_loss
 
 
 def test_what_cannot_be_trained_is_named(tiny_data):
