@@ -196,14 +196,16 @@ HEADS = {
     "no bias": lambda: [nn.Linear(8, 2), nn.ReLU(), nn.Linear(2, 3, bias=False)],
     "one output, no bias": lambda: [nn.Linear(8, 2), nn.ReLU(), nn.Linear(2, 1, bias=False)],
     "ReLU6": lambda: [nn.Linear(8, 3), nn.ReLU6()],
-    "a maximum and what it is taken of": lambda: [nn.Linear(8, 2), WithRule(maximum_of_two)],
+    "a maximum and what it is taken of": lambda: [nn.Linear(8, 2), MaximumOfTwo()],
 }
 
 
-def maximum_of_two(m, x):
+class MaximumOfTwo(nn.Module):
     """(a, max(a, b)) of (a, b): equal wherever a is the larger."""
-    maximum = F.max_pool2d(x.unsqueeze(1).unsqueeze(1), (1, 2)).flatten(1)
-    return torch.cat([x[:, :1], maximum], dim=1)
+
+    def forward(self, x):
+        maximum = F.max_pool2d(x.unsqueeze(1).unsqueeze(1), (1, 2)).flatten(1)
+        return torch.cat([x[:, :1], maximum], dim=1)
 
 
 @pytest.mark.parametrize("head", HEADS)
