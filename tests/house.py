@@ -49,7 +49,8 @@ def modules_reached(code):
 
 def names_in(tree, known):
     """Absolute dotted names in a piece of code, whose first parts are known, {name: absolute}."""
-    names = [ast.unparse(n) for n in ast.walk(tree) if isinstance(n, ast.Name | ast.Attribute)]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
+    names = map(ast.unparse, nodes)
     dotted = [name.split(".") for name in names if re.fullmatch(r"[\w.]+", name)]
     return [".".join([known[head], *rest]) for head, *rest in dotted if head in known]
 

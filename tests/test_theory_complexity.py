@@ -1,7 +1,6 @@
 """The inequalities of Loukas et al. on random small networks, and what they are made of."""
 
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -25,10 +24,10 @@ ONE = {"frequencies": (0.5,), "dtype": torch.float64}
 def random_path(loss="mse", *, first=3, batch_size=1):
     """Training of six perceptrons whose first layer, of `first` units, is a random linear one."""
     torch.manual_seed(0)
-    widths, networks = (INPUTS, first, 5), []
+    networks = []
     for _ in range(6):
-        hidden = [(nn.Linear(n, m), nn.ReLU()) for n, m in itertools.pairwise(widths)]
-        networks.append(nn.Sequential(*hidden[0], *hidden[1], nn.Linear(5, 1)).double())
+        layers = nn.Linear(INPUTS, first), nn.ReLU(), nn.Linear(first, 5), nn.ReLU()
+        networks.append(nn.Sequential(*layers, nn.Linear(5, 1)).double())
     x, y = torch.randn(6, POINTS, INPUTS).double(), torch.randn(6, POINTS).double()
     data = x, (y > 0).double() if loss == "bce" else y
     samples = draw_samples(range(6), 5 * POINTS, POINTS, batch_size)
