@@ -1,6 +1,7 @@
 """The training loop: leaves the caller alone, and says when it diverges."""
 
 import copy
+import dataclasses
 import functools
 import math
 
@@ -131,6 +132,9 @@ def test_what_cannot_be_trained_is_named(tiny_data):
         train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=iter([0, 4]))
     with pytest.raises(ValueError, match=r"measure_epochs=1.5; expected an integer"):
         train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=[1.5])
+    untested = dataclasses.replace(tiny_data, y_test=tiny_data.y_test[:0])
+    with pytest.raises(ValueError, match="there are no test images"):
+        train(network, untested, TrainConfig(epochs=3))
 
 
 class Viewing(nn.Module):

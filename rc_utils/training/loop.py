@@ -214,6 +214,7 @@ def training_layout(
 
 def check_outputs(network, data):
     """Raise ValueError unless each image has a score for each class, a function of it alone."""
+    require(len(data.y_test), "there are no test images, on which the network is evaluated")
     images, classes = data.x_train[:NUM_PROBED], data.num_classes
     outputs = probed(as_classifier(network, images), images).outputs
     found = f"{type(network).__name__} makes outputs of shape {outputs.shape[1:]} for each image"
