@@ -88,7 +88,7 @@ def bullets(results):
         f"count between them in {100 * images:.0f} % of pairs, between test images in "
         f"{small:.0f} % (learning rate 0.003) or {large:.0f} % (0.03). Flips mislead it in "
         f"{flips.value * flips.n:.0f} of {flips.n} seeds at 0.03.",
-        "**No theorem carries it.** Few regions do not bound the gap: "
+        "**No theorem backs it.** Few regions do not bound the gap: "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
         f"**Scale matters.** Those networks saw {data['n_train']:,} images of {size} × {size} "
         f"pixels. On {larger['n_train']:,} of {larger['image_size']} × {larger['image_size']}, "

@@ -30,6 +30,8 @@ from rc_utils.validation import check_keys, require
 # Okabe and Ito's colours without yellow, which is too faint for markers on white.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 YELLOW, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
+# A ramp for what is ordered, such as batch sizes, without the colours that stand for networks.
+BLUES = mpl.colors.ListedColormap(mpl.colormaps["Blues"](np.linspace(0.45, 1, 256)))
 # Tol's muted scheme.
 CLASS_COLOURS = (
     *("#CC6677", "#332288", "#DDCC77", "#117733", "#88CCEE"),
@@ -177,10 +179,8 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     points = _settings(runs, ["network", "lr", "batch_size", column])
     networks = points["network"].unique()
     means = points.pivot_table(column, ["network", "lr"], "batch_size")
-    # A ramp, since batch sizes are ordered, and none of the colours that stand for networks.
-    blues = mpl.colors.ListedColormap(mpl.colormaps["Blues"](np.linspace(0.45, 1, 256)))
     few, norm = len(means.columns) <= 8, mpl.colors.LogNorm(*means.columns[[0, -1]])
-    ramp = blues(np.linspace(0, 1, len(means.columns)) if few else norm(means.columns))
+    ramp = BLUES(np.linspace(0, 1, len(means.columns)) if few else norm(means.columns))
     rows = math.ceil(len(networks) / 3)
     size = (width(), 0.4 + 3.2 * rows)
     fig, axes = plt.subplots(rows, min(3, len(networks)), squeeze=False, figsize=size)
@@ -201,7 +201,7 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
         handles, labels = axes.flat[0].get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
     else:  # as where settings are drawn from ranges
-        fig.colorbar(mpl.cm.ScalarMappable(norm, blues), ax=axes, label=label_of("batch_size"))
+        fig.colorbar(mpl.cm.ScalarMappable(norm, BLUES), ax=axes, label=label_of("batch_size"))
     return fig
 
 

@@ -237,8 +237,8 @@ def count_pieces(scores, elements, owner, number):
     In an element, and on each of its faces, every label wins on a convex set. So the pieces are the
     components of a graph with a node for every vertex, and for every edge or triangle and label
     that wins inside it and at none of its corners, where all nodes of one label in one element are
-    joined. This is exact for d <= 2; in three dimensions what lies inside one tetrahedron is
-    missed, and beyond only vertices and edges are looked at, which is twenty times as fast.
+    joined. To `LEAST_WIN` this is exact for d <= 2; in three dimensions what lies inside one
+    tetrahedron is missed, and beyond only vertices and edges are looked at: twenty times as fast.
     """
     labels, size = scores.argmax(1), elements.shape[1]
     mixed = (labels[elements] != labels[elements[:, :1]]).any(1)
