@@ -1,7 +1,9 @@
-"""Fit decision trees and random forests over the grid of v1 Table 1: `python -m rc_exact.forests`.
+"""Fit decision trees and random forests over the grid of v1 Table 1.
 
-They have no initialisation, learning rate or parameters, but they have regions (v1 Fig 2, right).
-The table, campaigns/forests/<dataset>.json, is what page 03 reads.
+    python -m rc_exact.forests cifar10 --n-train 3000
+
+writes campaigns/forests/cifar10.json, the table that page 03 reads. They have no initialisation,
+learning rate or parameters, but they have regions (v1 Fig 2, right).
 """
 
 import argparse
@@ -65,13 +67,19 @@ def fit_grid(data, num_samples):
 
 def main(argv=None):
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m rc_exact.forests")
-    parser.add_argument("dataset", nargs="?", default="cifar10", help="such as digits")
+    description = __doc__.split("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m rc_exact.forests", description=description)
+    parser.add_argument("dataset", help="such as digits; its table is replaced")
     parser.add_argument("--n-train", type=int, help="training images (default: all)")
     parser.add_argument("--num-samples", type=int, default=200, help="segments (default: 200)")
     args = parser.parse_args(argv)
-    dataset = {"name": args.dataset} | ({"n_train": args.n_train} if args.n_train else {})
-    data = rc.load_dataset(**dataset)
+    dataset = {"name": args.dataset}
+    if args.n_train is not None:
+        dataset["n_train"] = args.n_train
+    try:
+        data = rc.load_dataset(**dataset)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
     settings = {
         "dataset": dataset, "depths": list(DEPTHS), "num_samples": args.num_samples,
         "resolution": RESOLUTION, "num_trees": NUM_TREES, "seed": SEED, "format": 1,

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from rc_exact import forests
@@ -12,7 +13,7 @@ from rc_utils.counting import region_count
 from rc_utils.datasets import load_dataset
 
 
-def test_a_table_holds_what_fresh_fits_give(tmp_path, monkeypatch):
+def test_a_table_holds_what_fresh_fits_give(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(forests, "project_root", lambda: tmp_path)
     monkeypatch.setattr(forests, "DEPTHS", (3, 6))
     monkeypatch.setattr(forests, "NUM_TREES", 5)
@@ -32,3 +33,6 @@ def test_a_table_holds_what_fresh_fits_give(tmp_path, monkeypatch):
     assert last["count"] == region_count(model, x, num_samples=10).mean
     forests.main(arguments)
     assert path.read_bytes() == found  # also the random splits
+    with pytest.raises(SystemExit):
+        forests.main(["digit"])
+    assert "Did you mean 'digits'?" in capsys.readouterr().err
