@@ -402,7 +402,10 @@ def _rows(x, y, units):
 
 def _unit_codes(units):
     """Codes (n,) from 0 of the names of units, and how many there are; a tuple is one name."""
-    codes, names = pd.factorize(pd.Index(units, tupleize_cols=False), use_na_sentinel=False)
+    index = pd.Index(units, tupleize_cols=False)
+    lack = index.isna().sum()
+    require(not lack, f"{lack} of {len(index)} rows name no unit (None or NaN): leave them out")
+    codes, names = pd.factorize(index)
     return codes, len(names)
 
 

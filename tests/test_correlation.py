@@ -99,6 +99,8 @@ def test_fishers_interval_is_scipys_and_rows_that_repeat_each_other_narrow_nothi
         correlate(v, np.tile(y, 3), "spearman", units) for v in (x[units], np.exp(9 * x[units]))
     )
     assert as_is == risen
+    with pytest.raises(ValueError, match="2 of 12 rows name no unit"):
+        correlate(x, y, units=[*range(10), None, np.nan])
 
 
 def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_two_share():

@@ -177,6 +177,20 @@ def test_the_page_of_counting_ends_with_trained_networks(swept, tmp_path, monkey
     assert run(path, SMALL[path.stem] | {"campaign": str(tmp_path)}, monkeypatch)["last"] == 2
 
 
+@pytest.mark.slow
+def test_a_count_with_the_name_of_another_stands_in_no_column(swept, tmp_path, monkeypatch):
+    monkeypatch.setenv("RC_RESULTS", str(swept))
+    path = project_root() / "notebooks" / "05_ablations.ipynb"
+    text = (CAMPAIGNS / "tiny-all" / "campaign.toml").read_text()
+    swapped = text.replace("[counts.test]", "[counts.]").replace("[counts.random]", "[counts.test]")
+    named = []
+    for content in (text, swapped.replace("[counts.]", "[counts.random]")):
+        (tmp_path / "campaign.toml").write_text(content)
+        found = run(path, {"imagenet": "", "campaign": str(tmp_path)}, monkeypatch)["entries"]
+        named.append({"d=2", "Test", "Random"} & set(found["column"]))
+    assert named == [{"d=2", "Test", "Random"}, {"d=2"}]
+
+
 def test_notebooks_have_no_outputs_and_cells_of_25_lines_at_most():
     for notebook in NOTEBOOKS:
         for cell in nbformat.read(notebook, 4).cells:
