@@ -127,6 +127,9 @@ def test_what_cannot_be_trained_is_named(tiny_data):
     ):
         with pytest.raises(ValueError, match=message):
             train(network, tiny_data, TrainConfig(epochs=3))
+    gated = nn.Sequential(build_network("MLP", image_size=8), nn.Sigmoid())
+    with pytest.warns(UserWarning, match="between 0 and 1: are they sigmoids"):
+        train(gated, tiny_data, TrainConfig(epochs=1))
     network = build_network("MLP", image_size=8)
     with pytest.raises(ValueError, match=r"measure_epochs \[4\] are not within 0..3"):
         train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=iter([0, 4]))

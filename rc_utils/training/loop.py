@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import math
 import time
+import warnings
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -220,8 +221,11 @@ def check_outputs(network, data):
     found = f"{type(network).__name__} makes outputs of shape {outputs.shape[1:]} for each image"
     fits = outputs.ndim == 2 and outputs.shape[1] >= classes
     require(fits, f"{found}; expected ({classes},) or more, a score for each class")
-    logits = "they look like probabilities: give the logits, from which the loss is computed"
-    require(not are_probabilities(outputs), f"{found}, and {logits}")
+    logits = "give the logits, from which the loss is computed"
+    likely = f"{found}, and they look like probabilities: {logits}"
+    require(not are_probabilities(outputs), likely)
+    if ((outputs > 0) & (outputs < 1)).all():
+        warnings.warn(f"{found}, all between 0 and 1: are they sigmoids? {logits}", stacklevel=3)
 
 
 def _epochs(network, step, data, config, progress):
