@@ -143,6 +143,18 @@ def test_gradient_penalty_is_added_to_the_loss(tiny_data):
     assert_trained_as(plain, tiny_data, config, step, atol=1e-5)
 
 
+@pytest.mark.parametrize("setting", ["sam_radius", "gradient_penalty"])
+def test_a_network_that_changes_its_input_is_given_the_same_images_again(tiny_data, setting):
+    config = dataclasses.replace(CONFIG, **{setting: 0.2})
+    ours, plain = network_of(), network_of()
+    ours.register_forward_pre_hook(lambda module, given: (given[0].mul_(2),))
+    plain.register_forward_pre_hook(lambda module, given: (given[0] * 2,))
+    for network in (ours, plain):
+        train(network, tiny_data, config)
+    for one, other in zip(ours.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_random_labels_know_nothing_of_the_true_ones_and_come_first(tiny_data):
     config, plain = dataclasses.replace(CONFIG, pretrain_epochs=3), network_of()
     labels = random_labels(config, tiny_data)
