@@ -195,9 +195,9 @@ def jacobian_norm(network, x):
     total = 0.0
     with undisturbed(network, x.device), torch.enable_grad():
         for part in slices_of(x, 500):
-            images = x[part].detach().clone().requires_grad_()
+            images = x[part].detach().requires_grad_()
             squares = 0.0
-            for row in _logits(network(images)).softmax(1).sum(0):
+            for row in _logits(network(images.clone())).softmax(1).sum(0):
                 (gradient,) = torch.autograd.grad(row, images, retain_graph=True)
                 squares = squares + gradient.flatten(1).double().square().sum(1)
             total += float(squares.sqrt().sum())
@@ -224,8 +224,8 @@ def _margins_and_gradients(network, x, y):
     margins, norms = [], []
     with undisturbed(network, y.device), torch.enable_grad():
         for part in slices_of(x, 500, y):
-            images = x[part].detach().clone().requires_grad_()
-            margins.append(_margins(network(images), y[part]))
+            images = x[part].detach().requires_grad_()
+            margins.append(_margins(network(images.clone()), y[part]))
             (gradient,) = torch.autograd.grad(margins[-1].sum(), images)
             norms.append(gradient.flatten(1).double().norm(dim=1))
     return torch.cat(margins).detach().double(), torch.cat(norms)

@@ -68,6 +68,16 @@ def test_input_gradient_is_the_mean_norm_of_the_margins_gradient(data, monkeypat
     assert measures.output_margin(network, x, y) == pytest.approx(sum(margins) / 20, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", [name for name in MEASURES if "pieces" not in name])
+def test_a_network_may_work_on_its_input_in_place(tiny_data, name):
+    ours, plain = (rc.build_network("MLP", widths=[9], image_size=8) for _ in range(2))
+    ours.register_forward_pre_hook(lambda module, given: (given[0].mul_(2),))
+    plain.register_forward_pre_hook(lambda module, given: (given[0] * 2,))
+    initial = rc.build_network("MLP", widths=[9], image_size=8, seed=1)
+    found = [measures.measure(name, network, initial, tiny_data) for network in (ours, plain)]
+    assert found[0] == found[1]
+
+
 def test_spectral_product_and_distance_from_init_are_of_matrices_and_kernels_only():
     network = Net(2)
     kernel, head = network.conv.weight.detach().reshape(3, 9), network.head.weight.detach()
