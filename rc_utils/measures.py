@@ -111,7 +111,7 @@ def log_path_norm(network, x):
         if tensor.is_floating_point():
             tensor.square_()
     ones = torch.ones(1, *x.shape[1:], dtype=torch.float64, device=as_classifier(network, x).device)
-    with UnitInputs(lambda z: z):
+    with UnitInputs(torch.clone):  # a network may change what an activation gives it in place
         total = squared(ones).sum()
     return float(total.log()) / 2
 

@@ -286,6 +286,31 @@ def test_path_norm_sums_the_squares_of_all_paths_of_the_folded_network():
             measures.log_path_norm(torch.nn.Sequential(first, other, last), torch.zeros(1, 2))
 
 
+class InPlace(torch.nn.Linear):
+    """r + z with r = relu(z), z = W x, to which W r is added in place, or not."""
+
+    in_place = True
+
+    def forward(self, x):
+        z = super().forward(x)
+        r = F.relu(z)
+        step = super().forward(r)
+        r = r.add_(step) if self.in_place else r + step
+        return r + z
+
+
+def test_path_norm_of_a_network_that_adds_to_activations_in_place():
+    """(W^2 + 2) W^2 of an image of ones, W^2 with squared entries."""
+    network, other = InPlace(2, 2, bias=False), InPlace(2, 2, bias=False)
+    network.weight.data = other.weight.data = torch.tensor([[1.0, 2.0], [-3.0, 1.0]])
+    other.in_place = False
+    squared = network.weight.detach() ** 2
+    paths = float(((squared + 2 * torch.eye(2)) @ squared).sum())
+    for each in (network, other):
+        found = measures.log_path_norm(each, torch.zeros(1, 2))
+        assert found == pytest.approx(math.log(paths) / 2)
+
+
 # Squeezed and gated, shuffled, pooled and plain; the others are made of the same layers.
 @pytest.mark.parametrize("name", ["EfficientNetB0", "SENet18", "ShuffleNetV2", "VGG19", "MLP"])
 def test_every_measure_of_a_network_is_finite_and_leaves_it_alone(name, monkeypatch):
