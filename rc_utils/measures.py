@@ -91,7 +91,7 @@ def log_path_norm(network, x):
     capacity control in neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic
     generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode,
     an activation the identity, which it is for large inputs. Sigmoid gates and max-pools are
-    applied as they are. Of x only the shape is used. Raises ValueError for another normalisation.
+    applied as they are. Of x only the shape is used. Raises ValueError for other norm layers.
     """
     check_weights(network)
     squared = copy.deepcopy(network).eval().double()
@@ -180,10 +180,10 @@ def margin_over_gradient(network, x, y):
     To first order the distance of an image from the nearest decision boundary, in units of
     standardised images (Elsayed et al. 2018, Large margin deep networks for classification, Sec.
     3); negative where the label is wrong. The median, the lower of two in the middle, since the
-    quotient has no bound where a network is flat.
+    quotient has no bound where a network is flat: it is infinite there, NaN for a margin of 0.
     """
     margins, norms = _margins_and_gradients(network, x, y)
-    return float((margins / norms.clamp_min(torch.finfo(norms.dtype).tiny)).median())
+    return float((margins / norms).median())
 
 
 def jacobian_norm(network, x):
@@ -265,7 +265,7 @@ def gi_score(curve):
 
     0 for a perfect curve, 1/2 where no mixture is right. The area between the cumulated curve and
     that of a network which is always right, as the Gini coefficient has it (Schiff et al. 2021,
-    Sec. 3).
+    Sec. 3). Both integrals are by trapezoids on the six points of the curve.
     """
     cumulated = cumulative_trapezoid(curve, MAGNITUDES, initial=0)
     return float(trapezoid(MAGNITUDES - cumulated, MAGNITUDES))

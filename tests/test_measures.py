@@ -196,6 +196,10 @@ def test_margin_over_gradient_is_the_distance_to_the_boundary_of_a_linear_classi
     assert measures.margin_over_gradient(network, x[:2], y[:2]) == pytest.approx(0.2, abs=1e-5)
     assert measures.margin_over_gradient(network, x, y) == pytest.approx(0.2, abs=1e-5)
     assert measures.margin_over_gradient(network, x[2:], y[2:]) == pytest.approx(-1.0, abs=1e-5)
+    flat = threshold(0.5, slope=0.0)  # no boundary at any distance
+    flat.register_forward_hook(lambda module, inputs, scores: scores + torch.tensor([0.0, 2.0]))
+    found = [measures.margin_over_gradient(flat, x, torch.full((3,), k)) for k in (0, 1)]
+    assert found == [-math.inf, math.inf]
 
 
 @pytest.mark.parametrize("measure", [measures.linear_pieces, measures.local_complexity])
