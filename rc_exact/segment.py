@@ -71,7 +71,8 @@ def exact_segment(
 
     The label is the argmax of the scores, the lowest index where scores are equal, or, for a
     network with one output, whether it is positive. Regions narrower than 1e-12 of the segment are
-    left out, and regions of trees that vanish when inputs are rounded to float32.
+    left out, and regions of trees between thresholds of two features that are within rounding of
+    the inputs to float32.
 
     Args:
         model: torch module of the layers that `make_plan` knows, traceable by torch.fx (used in

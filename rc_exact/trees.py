@@ -22,8 +22,9 @@ def tree_pieces(model, x0, x1, tolerance):
     that (`rounding_thresholds`).
 
     Returns (alphas (P + 1,), labels (P,)): the ends of the pieces, and the index in
-    `model.classes_` predicted at the middle of each. Pieces not wider than `tolerance` plus the
-    rounding of x at both ends are dropped: they arise where several features cross at one place.
+    `model.classes_` predicted at the middle of each. Pieces not wider than `tolerance` are dropped,
+    and between crossings of two features those not wider than the rounding of x at both ends: they
+    arise where several features cross at one place.
 
     Raises ValueError if the model is not fitted, has several outputs or does not take F features.
     """
@@ -35,9 +36,13 @@ def tree_pieces(model, x0, x1, tolerance):
     require(len(x0) == features, f"x0 has {len(x0)} features; the model takes {features}")
     trees = [estimator.tree_ for estimator in getattr(model, "estimators_", [model])]
     found = np.concatenate([_crossings(tree, x0, x1) for tree in trees])
-    found = np.vstack([[0.0, 0.0], found[np.argsort(found[:, 0], kind="stable")], [1.0, 0.0]])
-    alphas, rounding = found.T
-    is_wide = np.diff(alphas) > tolerance + rounding[:-1] + rounding[1:]
+    ends = np.array([[0.0, 0.0, -1.0], [1.0, 0.0, -1.0]])
+    found = np.vstack([ends[:1], found[np.argsort(found[:, 0], kind="stable")], ends[1:]])
+    alphas, rounding, features = found.T
+    # Thresholds of one feature, and the ends, are as far apart as x rounded to float32 says.
+    uncertain = (features[1:] != features[:-1]) & (features[1:] >= 0) & (features[:-1] >= 0)
+    is_wide = np.diff(alphas) > tolerance + uncertain * (rounding[:-1] + rounding[1:])
+    is_wide[np.diff(alphas).argmax()] = True
     alphas = alphas[np.append(is_wide, True)]
     alphas[0] = 0.0
     middle = ((alphas[:-1] + alphas[1:]) / 2)[:, None]
@@ -46,7 +51,7 @@ def tree_pieces(model, x0, x1, tolerance):
 
 
 def _crossings(tree, x0, x1):
-    """Alphas in (0, 1) where the path through a tree changes, and their rounding errors, (K, 2)."""
+    """(K, 3): alphas in (0, 1) where the path changes, their rounding errors and features."""
     features, thresholds = tree.feature, rounding_thresholds(tree.threshold)
     rounding = np.spacing(np.abs(tree.threshold).astype(np.float32)) / 2
     # Read once: every access to an attribute of a Tree makes a new array.
@@ -68,8 +73,8 @@ def _crossings(tree, x0, x1):
         if at < high:
             waiting.append((second, max(at, low), high))
         if low < at < high:
-            found.append((at, rounding[node] / abs(step)))
-    return np.array(found).reshape(-1, 2)
+            found.append((at, rounding[node] / abs(step), features[node]))
+    return np.array(found).reshape(-1, 3)
 
 
 def rounding_thresholds(thresholds):

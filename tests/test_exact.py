@@ -166,6 +166,18 @@ def test_a_narrow_region_of_a_tree_with_far_features_is_one():
     assert exact_segment(tree, np.array([0.0]), np.array([1e9])).count == 3
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_neighbouring_float32_numbers_of_a_feature_may_have_regions(step):
+    """Seconds since 1970: float32 holds every 128th, and a tree may tell one from the next."""
+    x = 1.7e9 + 128 * np.arange(4.0)[::step, None]
+    for labels in ([0, 1, 0, 1], [0, 1, 0, 0]):
+        tree = DecisionTreeClassifier().fit(x, labels)
+        exact = exact_segment(tree, x[0], x[-1])
+        changes = np.flatnonzero(np.diff(labels))
+        np.testing.assert_allclose(exact.boundaries, (changes + 0.5) / 3, atol=1e-9)
+        assert exact.labels.tolist() == [0, *np.array(labels)[changes + 1]]
+
+
 def test_the_network_is_left_alone():
     layers = nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Linear(4, 2)
     network = nn.Sequential(*layers).train()
