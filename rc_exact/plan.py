@@ -240,6 +240,8 @@ def _function_step(node, where, activations):
     if _is_size(node):
         refuse_unless(method or node.args[1] == "shape", where, NOT_PIECEWISE_LINEAR)
         return "size", call, ()
+    if not method and activations.isdisjoint(node.all_input_nodes):
+        return "affine", call, ()  # of sizes alone, as in x.shape[1] // 2
     if node.target in (PRODUCT_METHODS if method else PRODUCT_FUNCTIONS):
         factors = [f for f in (*node.args, *node.kwargs.values()) if f in activations]
         in_divisor = "div" in call.__name__ and node.args[0] not in activations and bool(factors)
@@ -259,8 +261,13 @@ def _pool_settings(
     where, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
 ):
     """Arguments of `pool_windows` after z: kernel size, stride and padding as pairs, ceil_mode."""
-    plain = dilation in (1, (1, 1)) and not return_indices
+    plain = _pair(dilation) == (1, 1) and not return_indices
     refuse_unless(plain, where, "has a dilation or returns indices; expected neither")
     stride = kernel_size if stride is None else stride
-    pairs = [v if isinstance(v, tuple | list) else (v, v) for v in (kernel_size, stride, padding)]
-    return *pairs, ceil_mode
+    return *(_pair(v) for v in (kernel_size, stride, padding)), ceil_mode
+
+
+def _pair(value):
+    """Height and width of an option of torch: a number or a sequence of one or two."""
+    values = tuple(value) if isinstance(value, tuple | list) else (value,)
+    return values if len(values) == 2 else 2 * values
