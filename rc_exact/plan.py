@@ -56,8 +56,7 @@ VIEWS = {
     operator.getitem, torch.chunk, torch.split, torch.flatten, torch.reshape, torch.transpose,
     torch.permute, torch.squeeze, torch.unsqueeze, F.dropout, "chunk", "split", "flatten",
     "unflatten", "reshape", "view", "transpose", "permute", "contiguous", "squeeze", "unsqueeze",
-    nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout, nn.Dropout2d, nn.ReLU, nn.LeakyReLU,
-    nn.ReLU6, nn.Hardtanh,
+    nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout, nn.Dropout2d,
 }  # fmt: skip
 IN_PLACE_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
 
@@ -190,12 +189,13 @@ def _step_of(node, graph_module, activations, dead):
 def _is_read_again(node, graph_module):
     """Whether any step but the current one reads the memory of a node's value."""
     while isinstance(node, fx.Node):
-        if len(node.users) > 1:
+        if sum(not _is_size(user) for user in node.users) > 1:
             return True
-        made_by = node.target
+        made_by, in_place = node.target, node.target in IN_PLACE_OPERATORS
         if node.op == "call_module":
-            made_by = type(graph_module.get_submodule(node.target))
-        if made_by not in VIEWS and made_by not in IN_PLACE_OPERATORS:
+            module = graph_module.get_submodule(node.target)
+            made_by, in_place = type(module), getattr(module, "inplace", False)
+        if made_by not in VIEWS and not in_place:
             return False
         node = node.args[0]
     return False

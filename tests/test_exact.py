@@ -246,6 +246,8 @@ STEPS = {
     "abs": lambda m, x: x.abs(),
     "masked weights": lambda m, x: F.linear(x, m.layer.weight * m.layer.weight.gt(0))[:, :2],
     "in place": lambda m, x: m.leaky(m.layer(x))[:, 1:],
+    "in place, of a view": lambda m, x: m.leaky(F.relu(x - 1).view(x.size(0), -1)),
+    "in place, of a copy": lambda m, x: x + m.leaky(m.relu(x)),
     "residual": lambda m, x: x + F.relu(m.layer(x))[:, 1:],
     "scaled": lambda m, x: 0.5 * x - 0.1,
     "stacked": lambda m, x: torch.stack([x, -x], 1).reshape(x.size(0), -1)[:, 1:3],
@@ -266,7 +268,7 @@ class Stepwise(nn.Module):
     def __init__(self, names):
         super().__init__()
         self.layer, self.names = nn.Linear(2, 3), names
-        self.leaky = nn.LeakyReLU(0.3, inplace=True)
+        self.leaky, self.relu = nn.LeakyReLU(0.3, inplace=True), nn.ReLU()
         with torch.no_grad():
             self.layer.weight.copy_(torch.tensor([[1.0, -2.0], [0.5, 1.0], [-1.0, 0.3]]))
             self.layer.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
