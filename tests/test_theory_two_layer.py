@@ -9,7 +9,7 @@ from conftest import relu_network
 from rc_exact import exact_segment
 from rc_theory.two_layer import bounds, examples
 from rc_theory.two_layer import networks as nets
-from rc_theory.two_layer.training import over_rates, train, training_sets
+from rc_theory.two_layer.training import over_rates, train, train_to_loss, training_sets
 
 
 def points(number, n, dim, seed=0):
@@ -77,6 +77,32 @@ def test_training_is_gradient_descent_of_each_network_alone():
     last = nets.Networks(training.weights[-1], training.signs)
     np.testing.assert_allclose(training.loss[-1], nets.quadratic_loss(last, x, y))
     assert training.settled.all()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 49, 50, 60])
+def test_training_to_a_loss_stops_there_or_after_the_steps(steps):
+    networks, (x, y) = nets.random_networks(3, 8, 3), training_sets("sphere", 3, 5, dim=3)
+    lr = torch.tensor([0.05, 0.1, 0.2], dtype=torch.float64)
+    path = train(networks, x, y, lr, steps=60, keep=10_000)  # keeps every step
+    level = path.loss[30, 1].item()
+    trained, reached = train_to_loss(networks, x, y, lr, level, steps=steps)
+    below = path.loss[: steps + 1] <= level
+    assert reached.tolist() == below.any(0).tolist()
+    assert path.steps == list(range(61))
+    assert 0 < (path.loss <= level).any(0).sum() < 3
+    stops = torch.where(below.any(0), below.int().argmax(0), steps)
+    expected = path.weights[stops, torch.arange(3)]
+    np.testing.assert_allclose(trained.weights, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_kept_steps_are_those_of_the_trajectory():
+    networks, (x, y) = nets.random_networks(2, 8, 3), training_sets("sphere", 2, 5, dim=3)
+    lr = torch.tensor([0.05, 0.1], dtype=torch.float64)
+    assert train(networks, x, y, lr, steps=1000, keep=4).steps == [0, 1, 6, 32, 1000]
+    one = train(networks, x, y, lr, steps=1)
+    assert (one.steps, len(one.loss)) == ([0, 1], 2)
+    with pytest.raises(ValueError, match="steps=0; expected an integer of at least 1"):
+        train(networks, x, y, lr, steps=0)
 
 
 def test_a_rate_far_beyond_the_edge_diverges_and_stops_finite():
@@ -150,6 +176,11 @@ def test_points_on_a_line_need_no_factor_n(n, distance):
     assert (2 + 2 / n * fewer <= bounds.line_allowed(networks, x) + 1e-9).all()
     table = bounds.growth_with_n("line", (4 * n,))
     assert (table["allowed"] > table["line_allowed"]).all() == (n == 30)
+
+
+def test_a_family_that_does_not_exist_is_refused_by_name():
+    with pytest.raises(ValueError, match="unknown family 'lines'"):
+        bounds.growth_with_n("lines", (4,))
 
 
 def test_no_weights_pass_the_cap_of_the_sharpness():

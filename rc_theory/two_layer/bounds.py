@@ -22,6 +22,7 @@ from rc_theory.two_layer.networks import (
     sharpness,
 )
 from rc_theory.two_layer.training import Training
+from rc_utils.validation import check_name
 
 LEMMA_7, LEMMA_8, THEOREM_6 = "theory/lemma-7", "theory/lemma-8", "theory/theorem-6"
 # (p, d, N) of random networks: narrow and wide, few and many inputs, few and many points.
@@ -136,7 +137,11 @@ def sharpness_cap(x: Tensor, hidden: int) -> Tensor:
 
 
 def growth_with_n(name: str, sizes: Iterable[int]) -> pd.DataFrame:
-    """Both sides of Theorem 6 by N, for a constructed family: "line" or "orthonormal"."""
+    """Both sides of Theorem 6 by N, for a constructed family: "line" or "orthonormal".
+
+    Raises ValueError for another name.
+    """
+    check_name("family", name, ("line", "orthonormal"))
     rows = []
     for n in sizes:
         if name == "line":

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from rc_theory.two_layer.networks import Networks, active_neurons, quadratic_loss, sharpness
-from rc_utils.validation import check_name, require
+from rc_utils.validation import check_count, check_name, require
 
 DATASETS = ("sphere", "digits", "line")
 # A training whose loss exceeds its initial loss by this factor has diverged.
@@ -79,8 +79,10 @@ def train(
 ) -> Training:
     """Train all networks by gradient descent W <- W - lr dL/dW, each with its own lr (M,).
 
-    Keeps step 0, the last step and at most `keep` - 1 between, evenly spaced in log(step).
+    Keeps step 0, the last step, and steps^(k / keep), rounded, for k from 0 to `keep` - 2: evenly
+    spaced in log(step), but for the last gap, which is twice as wide. `steps` is 1 or more.
     """
+    steps = check_count("steps", steps, 1)
     kept = sorted({0, steps, *(round(steps ** (k / keep)) for k in range(keep - 1))})
     weights, signs = networks.weights.clone(), networks.signs
     limit = DIVERGED * quadratic_loss(networks, x, y)
@@ -133,10 +135,10 @@ def train_to_loss(
     for start in range(0, steps + 1, _DROP_EVERY):
         w, points, targets, signs = weights[going], x[going], y[going], networks.signs[going]
         moving = torch.ones(len(going), dtype=torch.bool, device=x.device)
-        for _ in range(start, min(start + _DROP_EVERY, steps + 1)):
+        for step in range(start, min(start + _DROP_EVERY, steps + 1)):
             loss, gradient = _loss_and_gradient(w, signs, points, targets)
             reached[going] |= moving & (loss <= level)
-            moving &= (loss > level) & (loss <= limit[going])
+            moving &= (loss > level) & (loss <= limit[going]) & (step < steps)
             w -= (moving * lr[going] * inverse)[:, None, None] * gradient
         weights[going] = w
         going = going[moving]
