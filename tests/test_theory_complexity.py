@@ -188,6 +188,19 @@ def test_steady_learners_have_the_quantities_of_theorem_3():
     np.testing.assert_allclose(learners["c"], (1 + learners["gamma"]) * learners["beta"] / slope)
 
 
+def test_theorem_3_says_nothing_where_a_unit_falls_silent():
+    sizes = {"num_points": 20, "num_test": 20, "hidden": 4, "repetitions": 1, "seed": 0}
+    task = dropout.interval_task(**sizes)
+    layers, last = task.networks[0], float(task.train[0].max())
+    with torch.no_grad():  # of the last point alone, which pushes it away
+        layers[0].weight[0], layers[0].bias[0], layers[3].weight[0, 0] = 1, 1e-9 - last, -1
+    options = {"epochs": 1, "steady_epochs": 20, "lr": 1e-12}
+    kept = dropout.steady_learners(task, steady_lr=1e-12, **options)
+    assert kept["p_min"][0] == pytest.approx(1 / 20)
+    with pytest.raises(ValueError, match="p_min is 0 and Theorem 3 says nothing"):
+        dropout.steady_learners(task, steady_lr=1e-3, **options)
+
+
 def test_the_target():
     x = np.array([[0.0, 0], [0.5, 0], [0.5, 0.25]])
     assert tasks.sinusoid(x, 1.0) == pytest.approx([1, -1, 0], abs=1e-15)

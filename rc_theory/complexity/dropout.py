@@ -14,6 +14,7 @@ from rc_theory.complexity.stacked import draw_samples, stack, train_stacked
 from rc_theory.complexity.tasks import Task, corruption_task
 from rc_theory.complexity.trajectory import lipschitz_constants
 from rc_utils.evaluation import own_random_state
+from rc_utils.validation import require
 
 
 def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_min: float) -> float:
@@ -90,6 +91,8 @@ def steady_learners(
     larger of gamma and the growth of |a|; direct_bound (`direct_lipschitz_bound` with growth for
     gamma); slope_bound, beta |a| / 4; radius, r_t(X); direct_radius, the same from direct_bound;
     covering, a lower bound on the balls of `radius`; and bound, Theorem 3 at delta = 0.05.
+
+    Raises ValueError if a unit that is active in T falls silent in it, so that p_min is 0.
     """
     (x, y), (x_test, y_test) = task.train, task.test
     count, runs = y.shape[1], task.repetition
@@ -131,8 +134,10 @@ def _output_weights(networks):
 
 def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
     """Quantities of Theorem 3 for model m on the interval, with 1 + o(1) taken as 1."""
-    active = interval.active[0][m]
-    active = active[active > 0]  # p_min is over the units that stay active on some point
+    active = interval.active[0][m][interval.ever[0][m]]  # the others never matter
+    silent = "a unit that is active at one step is not at another, or none ever is"
+    advice = "p_min is 0 and Theorem 3 says nothing; take a smaller steady_lr"
+    require(active.min(initial=1) > 0 and len(active) > 0, f"network {m}: {silent}: {advice}")
     beta, gamma, p_min = float(interval.beta[m]), float(interval.gamma[m]), float(active.min())
     # min(f, 1 - f), without the rounding of f to 1.
     mu = float(expit(-np.abs(interval.z[:, m])).min())

@@ -101,6 +101,7 @@ class SteadyInterval:
     gamma: np.ndarray  # (M,), the least gamma of Assumption 1 over the unchanged points
     beta: np.ndarray  # (M,), largest singular value of W_1
     active: list[np.ndarray]  # [(M, n_l)], share of points where a unit was active, least over T
+    ever: list[np.ndarray]  # [(M, n_l) bool], whether a unit was active at some point at some step
 
     def smallest_updates(self, model: int) -> np.ndarray:
         """Smallest u of each training point, (N,); infinite if not drawn or not steady."""
@@ -119,6 +120,7 @@ def watch_interval(
     """
     updates, z, start = [], [], activations(networks, x)
     unchanged, lowest, highest, active = True, np.inf, 0.0, [1.0] * len(start)
+    ever = [False] * len(start)
     linear = isinstance(networks[0], StackedLinear)  # or an identity with a bias, of norm 1
     beta = 0.0 if linear else 1.0
     for step in sgd_steps(networks, x, y, samples, loss=loss, lr=lr):
@@ -131,6 +133,7 @@ def watch_interval(
         unchanged = unchanged & torch.stack(same).all(0)
         shares = [p.float().mean(1).cpu().numpy() for p in patterns]
         active = [np.minimum(least, now) for least, now in zip(active, shares, strict=True)]
+        ever = [before | (now > 0) for before, now in zip(ever, shares, strict=True)]
         with evaluation_mode(networks):
             constants = lipschitz_constants(networks, x, loss).double().cpu().numpy()
         lowest, highest = np.minimum(lowest, constants), np.maximum(highest, constants)
@@ -149,6 +152,7 @@ def watch_interval(
         gamma=growth.max(1) - 1,
         beta=np.broadcast_to(beta, len(unchanged)),
         active=active,
+        ever=ever,
     )
 
 
