@@ -16,6 +16,8 @@ from rc_theory.complexity.trajectory import lipschitz_constants
 from rc_utils.evaluation import own_random_state
 from rc_utils.validation import require
 
+DELTA = 0.05  # probability that a bound fails
+
 
 def direct_lipschitz_bound(phi: float, gamma: float, beta: float, mu: float, p_min: float) -> float:
     """Bound on lambda_f for one hidden layer: 2 (1 + gamma) xi beta phi / sqrt(p_min).
@@ -89,8 +91,9 @@ def steady_learners(
     doubles the outputs it keeps, as usual, and so phi. Columns: those of `_quantities`; gap,
     |training error - test error|; lipschitz, the largest gradient norm at any point; growth, the
     larger of gamma and the growth of |a|; direct_bound (`direct_lipschitz_bound` with growth for
-    gamma); slope_bound, beta |a| / 4; radius, r_t(X); direct_radius, the same from direct_bound;
-    covering, a lower bound on the balls of `radius`; and bound, Theorem 3 at delta = 0.05.
+    gamma), NaN where T is too short for it; slope_bound, beta |a| / 4; radius, r_t(X);
+    direct_radius, the same from direct_bound; covering, a lower bound on the balls of `radius`; and
+    bound, Theorem 3 at DELTA.
 
     Raises ValueError if a unit that is active in T falls silent in it, so that p_min is 0.
     """
@@ -117,13 +120,15 @@ def steady_learners(
     table["growth"] = np.maximum(table["gamma"], end / start - 1)
     constants = table[["phi", "growth", "beta", "mu", "p_min"]]
     table["direct_bound"] = [direct_lipschitz_bound(*row) for row in constants.to_numpy()]
+    too_short = len(interval.z) < 4 * math.log(1 / DELTA) / table["p_min"]
+    table.loc[too_short, "direct_bound"] = math.nan
     table["slope_bound"] = table["beta"] * end / 4
     margin = (1 - 2 * outputs[:, :count]).abs().amin(1).cpu().numpy()
     table["direct_radius"] = margin / (4 * table["direct_bound"])
     table["radius"] = margin / (table["c"] * table["phi"] * np.log(table["num_units"]))
     points = both[0].double().cpu().numpy()
     table["covering"] = [covering_lower_bound(points, radius) for radius in table["radius"]]
-    table["bound"] = [covering_bound(covering, count, 0.05) for covering in table["covering"]]
+    table["bound"] = [covering_bound(covering, count, DELTA) for covering in table["covering"]]
     return table
 
 
@@ -135,9 +140,8 @@ def _output_weights(networks):
 def _quantities(interval: SteadyInterval, m: int) -> dict[str, float]:
     """Quantities of Theorem 3 for model m on the interval, with 1 + o(1) taken as 1."""
     active = interval.active[0][m][interval.ever[0][m]]  # the others never matter
-    silent = "a unit that is active at one step is not at another, or none ever is"
-    advice = "p_min is 0 and Theorem 3 says nothing; take a smaller steady_lr"
-    require(active.min(initial=1) > 0 and len(active) > 0, f"network {m}: {silent}: {advice}")
+    found = f"network {m}: p_min is 0, since an active unit falls silent, or none is active"
+    require(len(active) and active.min() > 0, f"{found}; take a smaller steady_lr")
     beta, gamma, p_min = float(interval.beta[m]), float(interval.gamma[m]), float(active.min())
     # min(f, 1 - f), without the rounding of f to 1.
     mu = float(expit(-np.abs(interval.z[:, m])).min())

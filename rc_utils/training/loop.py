@@ -87,7 +87,7 @@ def train(
 ) -> TrainRun:
     """Train `network` on `data` in place and evaluate it.
 
-    All of it trains in training mode, frozen batch norms too. A last batch of one image is left out.
+    All of it is in training mode, frozen batch norms too; a last batch of one image is left out.
 
     Args:
         network: module from image batches (B, C, H, W) to logits (B, num_classes).
