@@ -81,7 +81,7 @@ def exact_segment(
         x0, x1: the ends, arrays or tensors `(*shape)`, without batch dimension.
         prune: solve only the parts of the segment that may contain other labels than their ends, as
             judged by some hundred float64 evaluations (`suspicious_parts`). Faster, but a region
-            may be missed. Ignored for trees and forests.
+            may be missed, and a false one found where scores tie. Ignored for trees and forests.
         max_breakpoints_memory: approximate limit, in bytes, of the activations kept at once; the
             segment is split to stay below it.
         device: where to compute; by default on the device of the network.
