@@ -62,9 +62,10 @@ def interval_task(
     sides = rng.choice([-1.0, 1.0], num_points + num_test)
     x = torch.from_numpy(sides * rng.uniform(0.6, 1, len(sides)))[None, :, None]
     y = torch.from_numpy((sides > 0).astype(float)).expand(repetitions, -1)
-    networks = [_dropout_network(1, hidden, seed=1000 * seed + r) for r in range(repetitions)]
+    numbers = 1000 * seed + np.arange(repetitions)
+    networks = [_dropout_network(1, hidden, int(number)) for number in numbers]
     train, test = (x[:, :num_points], y[:, :num_points]), (x[:, num_points:], y[:, num_points:])
-    return Task(np.zeros(repetitions), np.arange(repetitions), networks, train, test, "bce")
+    return Task(np.zeros(repetitions), numbers, networks, train, test, "bce")
 
 
 def _dropout_network(inputs, hidden, seed):

@@ -1,7 +1,8 @@
 """The two tasks of Loukas et al. (Sec. 6, App. A.1 and A.5) and their networks, side by side.
 
 The levels of a task (frequencies or corruptions) share the points, the initialisation and the order
-of samples of repetition r, so that levels are compared in pairs.
+of samples of a repetition, so that levels are compared in pairs. Seed s has repetitions from 1000 s
+on.
 """
 
 import math
@@ -32,7 +33,7 @@ class Task:
     """M models with their training and test data."""
 
     level: np.ndarray  # (M,), frequency or corruption
-    repetition: np.ndarray  # (M,)
+    repetition: np.ndarray  # (M,), its number, from which its draws follow
     networks: list[nn.Sequential]  # the ordinary networks at their initialisation
     train: tuple[Tensor, Tensor]  # x (M or 1, N, *shape), y (M, N)
     test: tuple[Tensor, Tensor]
@@ -129,8 +130,7 @@ def sinusoid_task(
     The paper prints neither the widths nor the initialisation. As many test points are drawn as
     training points.
     """
-    level, repetition = _grid(frequencies, repetitions)
-    seeds = seed * 1000 + repetition
+    level, seeds = _grid(frequencies, repetitions, seed)
     start = {"weight_scale": TASK_1_SCALE, "bias_range": TASK_1_BIAS}
     start["free_first_layer"] = free_first_layer
     networks = [multilayer_perceptron(10, widths, seed=int(s), **start) for s in seeds]
@@ -140,7 +140,7 @@ def sinusoid_task(
     y = torch.from_numpy(np.stack([sinusoid(z, w) for w, z in zip(level, points, strict=True)]))
     x, y = x.to(device, dtype), y.to(device, dtype)
     train, test = (x[:, :num_points], y[:, :num_points]), (x[:, num_points:], y[:, num_points:])
-    return Task(level, repetition, [n.to(device, dtype) for n in networks], train, test, "mse")
+    return Task(level, seeds, [n.to(device, dtype) for n in networks], train, test, "mse")
 
 
 def corruption_task(
@@ -161,15 +161,14 @@ def corruption_task(
     CLASSES, for digits, which are too few and too small, and whatever `load_dataset` raises.
     """
     check_name("dataset of Task 2", dataset, CLASSES.keys() - {"digits"})
-    level, repetition = _grid(corruptions, repetitions)
+    level, seeds = _grid(corruptions, repetitions, seed)
     options = {"n_train": num_images, "n_test": num_test, "image_size": image_size, "seed": seed}
     (x, labels), (x_test, y_test) = _two_classes(dataset, device, **options)
-    seeds = seed * 1000 + repetition
     noisy = [corrupt(labels.numpy(), share, int(s)) for share, s in zip(level, seeds, strict=True)]
     networks = [convolutional_network(x.shape[2:], seed=int(s)).to(device) for s in seeds]
     y = torch.from_numpy(np.stack(noisy)).float().to(device)
     test = (x_test, y_test.float().expand(len(level), -1).to(device))
-    return Task(level, repetition, networks, (x, y), test, "bce")
+    return Task(level, seeds, networks, (x, y), test, "bce")
 
 
 def corrupt(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
@@ -202,22 +201,22 @@ def digit_tasks(
     seed: int = 0,
 ) -> dict[str, Task]:
     """App. A.5: {"MLP": Task, "CNN": Task}, both to classify two CLASSES, of digits 3 and 6."""
-    level, repetition = _grid((0.0,), repetitions)
+    level, seeds = _grid((0.0,), repetitions, seed)
     options = {"n_train": 2 * images_per_class, "n_test": num_test, "seed": seed}
     (x, labels), (x_test, labels_test) = _two_classes(dataset, "cpu", **options)
     y = labels.float().expand(repetitions, -1)
     y_test = labels_test.float().expand(repetitions, -1)
-    seeds, shape = [int(s) for s in seed * 1000 + repetition], x.shape[2:]
-    perceptrons = [multilayer_perceptron(shape.numel(), (64, 64, 64), seed=s) for s in seeds]
-    convolutional = [convolutional_network(shape, seed=s) for s in seeds]
+    shape = x.shape[2:]
+    perceptrons = [multilayer_perceptron(shape.numel(), (64,) * 3, seed=int(s)) for s in seeds]
+    convolutional = [convolutional_network(shape, seed=int(s)) for s in seeds]
     flat, images = ((x.flatten(2), y), (x_test.flatten(2), y_test)), ((x, y), (x_test, y_test))
     return {
-        "MLP": Task(level, repetition, perceptrons, *flat, "bce"),
-        "CNN": Task(level, repetition, convolutional, *images, "bce"),
+        "MLP": Task(level, seeds, perceptrons, *flat, "bce"),
+        "CNN": Task(level, seeds, convolutional, *images, "bce"),
     }
 
 
-def _grid(levels, repetitions):
+def _grid(levels, repetitions, seed):
     """Level and repetition of each model, every level with every repetition."""
-    level, repetition = np.repeat(levels, repetitions), np.tile(range(repetitions), len(levels))
-    return level.astype(float), repetition
+    numbers = 1000 * seed + np.arange(repetitions)
+    return np.repeat(levels, repetitions).astype(float), np.tile(numbers, len(levels))
