@@ -245,6 +245,13 @@ def test_a_class_that_is_switched_off_on_a_part_of_the_points_changes_nothing_el
     assert found.mean > 1
 
 
+def test_last_bits_are_judged_by_the_range_over_all_points(rng):
+    points = rng.normal(size=(40, 2)).astype(np.float32)
+    points[:2] = 0.01  # two points alone have scores of no range
+    labels = predict_labels(lambda x: np.hstack([x, -x]) + 1e-5 * (len(x) == 1), points)
+    assert (labels == np.hstack([points, -points]).argmax(1)).all()
+
+
 def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
     def fixed(x):
         if len(x) != 16:

@@ -229,7 +229,7 @@ def probed(classifier, points, batch_size=None):
     cause = "dropout that is left on, noise, or a model exported or traced in training mode?"
     require(_alike(first, again, CALL_TOLERANCE), f"{fault}: {cause}")
     require(
-        all(_alike(first[: len(found)], found, BATCH_TOLERANCE) for found in others),
+        all(_alike(first, found, BATCH_TOLERANCE) for found in others),
         f"the output of {name} for a point depends on the other points of its batch: a module in "
         "training mode (give the module itself), a batch norm without running statistics, dynamic "
         "quantisation, or operations along the first axis?",
@@ -280,16 +280,20 @@ def _are_whole(numbers):
 
 
 def _alike(one, other, share):
-    """Whether scores (n, C) differ by at most a share of the range of their maxima, (n,)."""
+    """Whether scores `other` (m, C) differ from the first of `one` (n, C), n >= m, by at most this.
+
+    A share of the range of the maxima of `one`, or 64 float32 roundings of the largest number in
+    their column or of the largest score that wins, whose lead over another score is not known more
+    exactly than that.
+    """
+    same = one[: len(other)]
     if one.ndim == 1:
-        return (one == other).all()
-    # Or by 64 float32 roundings of the largest number in their column or of the largest score that
-    # wins, whose lead over another score is not known more exactly than that.
+        return (same == other).all()
     finite = np.where(np.isfinite(one), one, 0)
     largest = np.maximum(np.abs(finite).max(0), np.abs(finite.max(1)).max())
     most = share * np.ptp(finite.max(1)) + 64 * np.finfo(np.float32).eps * largest
-    one, other = [np.where(np.isfinite(scores), scores, np.nan) for scores in (one, other)]
-    return np.isclose(one, other, rtol=0, atol=most, equal_nan=True).all()
+    same, other = [np.where(np.isfinite(scores), scores, np.nan) for scores in (same, other)]
+    return np.isclose(same, other, rtol=0, atol=most, equal_nan=True).all()
 
 
 def classifier_inside(model, vertices, batch_size=None):
