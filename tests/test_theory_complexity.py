@@ -174,6 +174,7 @@ def test_covering_and_its_bounds():
     assert dropout.repaired_bound(7, 50, 0.05, 0.5, 1.0) == pytest.approx(expected)
     # A radius beyond the diameter needs no halving.
     assert dropout.repaired_bound(1, 1, 1, 9.0, 1.0) == pytest.approx(math.sqrt(4 * math.log(4)))
+    assert math.isnan(dropout.repaired_bound(math.nan, 1, 1, math.nan, 1.0))
 
 
 def test_steady_learners_have_the_quantities_of_theorem_3():

@@ -48,8 +48,11 @@ def repaired_bound(
     """Theorem 3 with one hidden layer, for a radius r that depends on the sample (see page 10).
 
     `covering` is the number of balls of radius r / 2 that cover the data, whose `diameter` is D. To
-    2 log(1 / delta) is added 4 log(j + 2), with j >= 0 the least integer such that D 2^-j < r.
+    2 log(1 / delta) is added 4 log(j + 2), with j >= 0 the least integer such that D 2^-j < r. NaN
+    where r is.
     """
+    if math.isnan(radius):
+        return radius
     index = max(0, math.floor(math.log2(diameter / radius)) + 1)
     return covering_bound(covering, num_points, delta / (index + 2) ** 2)
 
