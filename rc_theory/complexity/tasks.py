@@ -1,8 +1,7 @@
 """The two tasks of Loukas et al. (Sec. 6, App. A.1 and A.5) and their networks, side by side.
 
 The levels of a task (frequencies or corruptions) share the points, the initialisation and the order
-of samples of a repetition, so that levels are compared in pairs. Seed s has repetitions from 1000 s
-on.
+of samples of a repetition, so that levels are compared in pairs.
 """
 
 import math
@@ -33,7 +32,7 @@ class Task:
     """M models with their training and test data."""
 
     level: np.ndarray  # (M,), frequency or corruption
-    repetition: np.ndarray  # (M,), its number, from which its draws follow
+    repetition: np.ndarray  # (M,), from 1000 seed on: what its draws follow from
     networks: list[nn.Sequential]  # the ordinary networks at their initialisation
     train: tuple[Tensor, Tensor]  # x (M or 1, N, *shape), y (M, N)
     test: tuple[Tensor, Tensor]

@@ -137,10 +137,7 @@ def sharpness_cap(x: Tensor, hidden: int) -> Tensor:
 
 
 def growth_with_n(name: str, sizes: Iterable[int]) -> pd.DataFrame:
-    """Both sides of Theorem 6 by N, for a constructed family: "line" or "orthonormal".
-
-    Raises ValueError for another name.
-    """
+    """Both sides of Theorem 6 by N, for a constructed family: "line" or "orthonormal"."""
     check_name("family", name, ("line", "orthonormal"))
     rows = []
     for n in sizes:

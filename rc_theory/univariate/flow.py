@@ -101,7 +101,7 @@ def gradient_flow(
     return Flow(state.theta.cpu(), state.log_loss.exp().cpu().numpy(), residual)
 
 
-def _one_step(state: _State, x: torch.Tensor, y: torch.Tensor, ceiling: float) -> _State:
+def _one_step(state, x, y, ceiling):
     """Try a step of each network. One that goes too far or raises the loss is undone and halved."""
     theta, widths = state.theta, (1 / state.margin).clamp(_NARROWEST_BAND, _WIDEST_BAND)
     layer = _Layer(theta, x, widths)
@@ -159,23 +159,16 @@ class _Layer:
         return self.rise * (self.alive / 2), by_size
 
 
-def _margins(layer: _Layer, theta: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def _margins(layer, theta, y):
     return y * (layer.active @ theta[:, 2, :, None])[:, :, 0]
 
 
-def _log_sum_loss(q: torch.Tensor) -> torch.Tensor:
+def _log_sum_loss(q):
     """log sum_i log(1 + exp(-q_i)), without underflow: (S, n) -> (S,)."""
     return torch.logsumexp(torch.where(q > 30, -q, softplus(-q.clamp_max(30)).log()), 1)
 
 
-def _implicit_step(
-    theta: torch.Tensor,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    q: torch.Tensor,
-    layer: _Layer,
-    length: torch.Tensor,
-) -> torch.Tensor:
+def _implicit_step(theta, x, y, q, layer, length):
     """Solve (K + h G' M G) m = h G' p for the step m, G the gradients of the margins, (S, n, 3 k).
 
     M is the curvature of the log loss in the margins; K - 1 is the curvature of the rounded relu
@@ -208,9 +201,7 @@ def _implicit_step(
     return h[:, None] * torch.cat(parts, 1)
 
 
-def _stop_at_samples(
-    theta: torch.Tensor, move: torch.Tensor, x: torch.Tensor, y: torch.Tensor, layer: _Layer
-) -> torch.Tensor:
+def _stop_at_samples(theta, move, x, y, layer):
     """Shorten a neuron's move so that its kink stops at the first sample that holds it.
 
     A sample outside the rounded band holds the kink if its label is opposite to the sign of v.
