@@ -284,8 +284,9 @@ def _backward(network, optimizer, config, x, y, y_other, weight):
         # Within the block of `train` a cache of rounded weights would outlive the step.
         lower = torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False)
     with lower:
-        # A copy, for a network that works on its input in place: x may be needed again.
-        logits = network(x.clone())
+        # x is needed again: a copy, for a network that works on its input in place.
+        again = config.sam_radius or config.gradient_penalty
+        logits = network(x.clone() if again else x)
         loss = F.cross_entropy(logits[:n], y[:n])
         if weight < 1:
             loss = weight * loss + (1 - weight) * F.cross_entropy(logits[:n], y_other)
