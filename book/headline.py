@@ -42,14 +42,13 @@ LEAD = (
     "can mislead.**"
 )
 ALT = (
-    "At full size count and gap rise together. A line fitted on SGD predicts other training by "
-    "count or mixed-image scores. The larger count has the smaller gap in nearly all pairs that "
-    "differ in images (of test pairs, half) or, on true labels, in label noise, in half with "
-    "flips, few others."
+    "Count and gap rise together at both sizes. Fitted on SGD, log count and mixed-image scores "
+    "predict other training alike. Pairs where the larger count has the smaller gap: nearly all "
+    "that differ in the number of images, half with flips, none in width."
 )
 CAPTION = (
-    "*Top: three networks, full size between test images. Middle: only R² above 0. Below: blue "
-    "supports, orange refutes, grey neither. Intervals: 95 %.*"
+    "*Top: three networks; full size is counted between test images. Middle: only R² above 0. "
+    "Bottom: blue supports, orange refutes. Bars: 95 %.*"
 )
 
 
@@ -75,18 +74,18 @@ def bullets(results):
     # An interval stands where its value alone would mislead; the pages have all of them.
     return [
         f"**It holds over learning rates and batch sizes.** Count and gap of three narrow networks "
-        f"correlate at {text['main/overall']}; printed: "
-        f"{statements().loc['main/overall', 'value']}, the authors' records: "
+        f"correlate at {text['main/overall']}; the paper prints "
+        f"{statements().loc['main/overall', 'value']}, its records "
         f"{theirs['main/overall']:.2f}. Doubling the learning rate changes the count by "
         f"{alone['bias/lr/overall']} regions.",
         f"**It carries over to other training, as rivals do.** A line fitted on SGD predicts the "
         f"gap under Adam, Adagrad, mixup and no momentum: R² "
         f"{alone['study/2/other ways to train: R²']} in log count ({alone['study/2/R² of count']} "
-        f"in the count) and {alone[best]} in a mixed-image score, inconclusive by protocol. Where "
-        f"only the seed differs, r is {twins[0]} in ResNet18 and {twins[1]} in VGG19: supported.",
-        f"**It fails when the data change.** More training images lower the gap and raise the "
-        f"count between them in {100 * images:.0f} % of pairs, between test images in "
-        f"{small:.0f} % (learning rate 0.003) or {large:.0f} % (0.03). Flips mislead it in "
+        f"in the count), {alone[best]} in a mixed-image score: undecided by protocol. Where only "
+        f"the seed differs, r is {twins[0]} in ResNet18 and {twins[1]} in VGG19: supported.",
+        f"**It fails when the data change.** More training images lower the gap, yet raise the "
+        f"count on segments between them in {100 * images:.0f} % of pairs; between test images in "
+        f"{small:.0f} % (learning rate 0.003) or {large:.0f} % (0.03). Flips mislead in "
         f"{flips.value * flips.n:.0f} of {flips.n} seeds at 0.03.",
         "**No theorem backs it.** Few regions do not bound the gap: "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
