@@ -87,6 +87,8 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "grid", "batch_size"], [], "grid.batch_size is empty"),
     (["networks", "small", "name"], "VGG19", r"networks.small: the key for 'name' is 'archit"),
     (["experiments", 0, "measures"], ["gap"], "measure 'gap' has the name of a column"),
+    (["counts", "std_error"], {}, "counts.std_error has the name of a column of standard errors"),
+    (["counts", "main_std_error"], {}, "counts.main_std_error has the name of a column of stand"),
     # Values out of range.
     (["experiments", 0, "ranges"], {"weight_decay": [0.1, 0.0]}, r"ranges.weight_decay is no"),
     (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),

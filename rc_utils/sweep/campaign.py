@@ -292,6 +292,8 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         require(network not in networks.values(), f"networks.{label}: it is there twice")
         networks[label] = network
     for label, count in given.counts.items():
+        taken = f"counts.{label} has the name of a column of standard errors: give it another"
+        require(not label.endswith("std_error"), taken)
         defaults, dim = {"points": "train"}, count.get("dim", 1)
         if dim != 1:  # named, so that records stay valid if the default of `region_count` changes
             defaults["adjacency"] = "linear" if dim in (2, 3, 4, 5) else "simplex"
