@@ -78,6 +78,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),
     (["experiments", 0, "grid", "seed"], [0, 1], r"'seed'} in grid is set by seeds or ranges"),
     (["experiments", 0, "ranges"], {"batch_size": [16, 32]}, r"'batch_size'} in grid is set by"),
+    (["experiments", 0, "ranges"], {"seed": [1, 3]}, "ranges.seed cannot be drawn: give it"),
     (["experiments", 1, "seeds"], {"ResNet18": [0]}, r"its networks once, see \['small'\]"),
     (["experiments", 0, "evolution_counts"], ["main"], "needs evolution_epochs or"),
     (["experiments", 0, "evolution_epochs"], [-1, 99], r"epochs \[-1, 99\] are not within 0..2"),
