@@ -179,6 +179,13 @@ def test_freezing_a_part_keeps_the_records_of_the_rest(campaign):
     assert path.read_bytes() == whole[:-9]
 
 
+def test_a_campaign_that_was_named_by_a_path_has_its_records_in_any_folder(frozen, monkeypatch):
+    monkeypatch.chdir(frozen.parent.parent)
+    campaign = load_campaign(frozen.parent.name)
+    monkeypatch.chdir("/")
+    assert len(records.load_runs(campaign)) == 8
+
+
 def test_records_are_read_without_torch():
     code = """
 import sys

@@ -272,7 +272,7 @@ def load_campaign(name):
     says which and what is valid. `rc_utils.sweep.check_values` tries the settings of the counts.
     """
     given, name = str(name), str(pathlib.Path(name))
-    for folder in (pathlib.Path(name), campaigns_dir() / name):
+    for folder in (pathlib.Path(name).absolute(), campaigns_dir() / name):
         path = folder / "campaign.toml"
         if os.path.isfile(path):  # pathlib's raises for a name that is too long
             with naming(f"{path} cannot be read as TOML"):
