@@ -236,6 +236,25 @@ def test_of_a_live_and_a_frozen_record_the_complete_one_is_read(campaign):
         assert found[key][1] == origin
 
 
+def test_freezing_puts_no_incomplete_record_in_the_place_of_another(campaign):
+    """As after a measure was added, where another campaign made the run here with less."""
+    write_all(campaign)
+    path, _ = records.freeze(campaign)
+    whole, planned = path.read_bytes(), next(iter(campaign.runs().values()))
+    more = dataclasses.replace(campaign.experiments[0], measures=["margin", "sharpness"])
+    edited = dataclasses.replace(campaign, experiments=[more])
+    less = made_up(planned) | {"counts": [], "measures": {}}
+    records.write_record(less)
+    records.freeze(edited)
+    assert path.read_bytes() == whole
+    records.write_record(made_up(planned, value=5))
+    records.freeze(campaign)
+    assert path.read_bytes() != whole
+    path.unlink()
+    records.write_record(less)
+    assert records.freeze(edited)[1] == 8
+
+
 @pytest.mark.parametrize("name", list_campaigns())
 def test_a_campaign_that_ships_is_valid_and_its_records_have_the_ids_that_it_asks_for(name):
     campaign = load_campaign(name)

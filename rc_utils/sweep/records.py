@@ -143,12 +143,15 @@ def find_records(plans, origin=None):
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, beside those that are there.
 
-    Returns (path, number of records); without any nothing is written. Raises ValueError where that
-    would lose a damaged line.
+    A record that is there gives way to a complete one alone. Returns (path, number of records);
+    without any nothing is written. Raises ValueError where that would lose a damaged line.
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path, lose_nothing=True)
-    records |= {key: record for key, (record, _) in find_records(campaign.runs()).items()}
+    plans = campaign.runs()
+    for key, (record, _) in find_records(plans).items():
+        if key not in records or is_complete(record, plans[key]):
+            records[key] = record
     lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
     if lines:
         write_atomically(path, "".join(lines).encode())
