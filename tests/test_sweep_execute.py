@@ -293,11 +293,12 @@ def test_another_network_under_the_name_of_a_record_is_an_error(
 class Gated(Own):
     """A branch that begins at zero, beside a first layer that may be frozen."""
 
-    branch, trains, size = torch.sin, True, 1
+    branch, trains, size, momentum = torch.sin, True, 1, 0.1
 
     def __init__(self, num_classes, in_channels, image_size):
         super().__init__(num_classes, in_channels, image_size)
         self.layers[1].requires_grad_(self.trains)
+        self.layers[2] = torch.nn.BatchNorm1d(8, momentum=self.momentum)
         self.gate = torch.nn.Parameter(torch.zeros(self.size))
 
     def forward(self, x):
@@ -305,7 +306,9 @@ class Gated(Own):
         return self.layers[3](hidden + self.gate[0] * type(self).branch(hidden))
 
 
-@pytest.mark.parametrize(("name", "edit"), [("branch", torch.cos), ("trains", False), ("size", 2)])
+@pytest.mark.parametrize(
+    ("name", "edit"), [("branch", torch.cos), ("trains", False), ("size", 2), ("momentum", 0.5)]
+)
 def test_an_edit_behind_a_gate_of_zero_or_of_what_is_trained_is_an_error(monkeypatch, name, edit):
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Gated"}})
     sweep(with_changes(grid=ONE))
