@@ -148,14 +148,18 @@ def test_experiments_alike_have_equal_settings_however_the_file_writes_them(tmp_
 
 def test_a_campaign_whose_runs_have_no_main_count_is_named(campaign, monkeypatch):
     write_all(campaign)
-    runs = records.load_runs(campaign).assign(count_main=np.nan)
+    runs = records.load_runs(campaign)
     monkeypatch.setattr(records, "load_campaign", lambda _: campaign)
     monkeypatch.setattr(records, "load_runs", lambda *_, **__: runs)
-    with pytest.raises(ValueError, match="no run of campaign 't' has a count 'main'"):
-        records.campaign_runs("t")
-    runs.loc[0, "count_main"] = 2.0
-    again = f"{len(runs) - 1} of {len(runs)} runs lack the count 'main': `python -m rc_utils.sweep"
-    with pytest.raises(ValueError, match=again):
+    with pytest.raises(ValueError, match="no run of campaign 't' has a count 'other'"):
+        records.campaign_runs("t", count="other")
+    for counted in (0, 1):  # as after the campaign was edited, and in the middle of a sweep
+        runs["count_main"] = [2.0] * counted + [np.nan] * (len(runs) - counted)
+        again = f"{len(runs) - counted} of {len(runs)} runs lack the count 'main': `python -m rc_ut"
+        with pytest.raises(ValueError, match=again):
+            records.campaign_runs("t")
+    del runs["count_main"]
+    with pytest.raises(ValueError, match="8 of 8 runs lack the count 'main'"):
         records.campaign_runs("t")
 
 

@@ -343,15 +343,14 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)
-    none = f"no run of campaign {name!r} has a count {count!r}, which the page shows: let it count"
     if count:
-        column = f"count_{count}"
-        require(column in runs and runs[column].notna().any(), none)
+        absent = runs.get(f"count_{count}", pd.Series(np.nan, runs.index)).isna()
         asked = [e.name for e in campaign.experiments if count in e.counts]
-        should = runs["experiment"].isin(asked) & (runs["status"] == "ok")
-        lack = (should & runs[column].isna()).sum()
+        lack = (runs["experiment"].isin(asked) & (runs["status"] == "ok") & absent).sum()
         again = f"{lack} of {len(runs)} runs lack the count {count!r}: `{command}` makes them again"
         require(not lack, again)
+        none = f"no run of campaign {name!r} has a count {count!r}, which the page shows"
+        require(not absent.all(), f"{none}: let it count")
     return runs.reset_index(drop=True)
 
 
