@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -98,6 +99,15 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
 def test_mistakes_are_named(path, value, message):
     with pytest.raises(ValueError, match=message):
         check_values(parse_campaign(changed(path, value), "t"))
+
+
+def test_a_wrong_measure_that_another_experiment_asks_of_the_same_runs_is_named():
+    first, other = TABLE["experiments"][0], {"name": "other", "measures": ["marg"]}
+    named = pytest.raises(ValueError, match="unknown measure 'marg'")
+    for seeds, expected in (([1], named), ([2], nullcontext())):
+        changes = {"experiments": [first, first | other | {"seeds": seeds}]}
+        with expected:
+            check_values(parse_campaign(TABLE | changes, "t").restricted(["main"]))
 
 
 def test_an_invalid_campaign_is_refused_before_anything_is_trained(tmp_path, monkeypatch, capsys):

@@ -143,10 +143,6 @@ def check_values(campaign):
     """
     for experiment, label, planned in campaign.entries():
         with naming(f"{campaign.name}, experiment {experiment.name!r}, network {label!r}"):
-            for name in planned.asked["measures"] + planned.asked["evolution_measures"]:
-                taken = f"measure {name!r} has the name of a column of every run: give it another"
-                require(name not in records.RUN_COLUMNS, taken)
-                check_name("measure", name, measures.MEASURES)
             # Keys that name a place on this machine are no part of a run.
             check_arguments(load_dataset, planned.spec.dataset, "dataset", ("device", "data_dir"))
             given = {"num_classes", "in_channels", "image_size", "seed"} & set(planned.spec.network)
@@ -161,6 +157,11 @@ def check_values(campaign):
             check_count("num_samples", settings.get("num_samples", 1), 1)
             region_count(lambda batch: batch[:, :3], points, **settings | {"num_samples": 1})
     with naming(campaign.name):
+        for planned in campaign.runs().values():  # with what all experiments ask of them
+            for name in planned.asked["measures"] + planned.asked["evolution_measures"]:
+                taken = f"measure {name!r} has the name of a column of every run: give it another"
+                require(name not in records.RUN_COLUMNS, taken)
+                check_name("measure", name, measures.MEASURES)
         # The whole campaign's: records of experiments left out are of the same networks.
         for record, _ in records.find_records(campaign.restricted([]).runs()).values():
             check_start(record)
