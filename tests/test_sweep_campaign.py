@@ -75,6 +75,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["networks", "small", "widht"], 3, r"network 'small'.*'widht'.*Did you mean 'width'"),
     (["counts", "main", "points"], "tests", r"counts.main.*points 'tests'.*Did you mean 'test'"),
     (["experiments", 1, "name"], "main", r"is there twice"),
+    (["experiments", 0, "options"], {"name": "VGG19"}, "options.name: another network needs"),
     (["experiments", 1, "options"], {"width": 8}, "options make one network of several"),
     (["experiments", 0, "grid", "batch_size"], [16, 16.0], r"grid.batch_size has 16.0 twice"),
     (["experiments", 0, "seeds"], [0, 1, 0], r"seeds of ResNet18 has 0 twice"),

@@ -127,6 +127,7 @@ class Experiment:
             object.__setattr__(self, "seeds", dict.fromkeys(self.networks, self.seeds))
         different = sorted(set(self.networks) ^ set(self.seeds))
         require(not different, f"seeds must list each of its networks once, see {different}")
+        require("name" not in self.options, "options.name: another network needs a label")
         require("seed" not in self.ranges, "ranges.seed cannot be drawn: give it in seeds")
         for key, ends in self.ranges.items():
             fits = len(ends) == 2 and 0 < ends[0] <= ends[1]
