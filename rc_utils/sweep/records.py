@@ -9,6 +9,7 @@ writer leaves the old or the new one. A checksum in each record tells of damage 
 import hashlib
 import json
 import os
+import shlex
 import uuid
 import warnings
 
@@ -339,7 +340,7 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
     runs = load_runs(campaign, num_samples=num_samples)
     if experiment:
         runs = runs[runs["experiment"] == campaign.experiment(experiment).name]
-        command += f" --experiment {experiment!r}"
+        command += f" --experiment {shlex.quote(experiment)}"
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
     diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
     require((runs["status"] == "ok").any(), diverged)
