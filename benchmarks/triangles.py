@@ -15,7 +15,7 @@ from tqdm import tqdm
 from benchmarks import adaptive
 from benchmarks.registry import Row, at_most, benchmark
 from rc_utils.counting import make_lattice, mesh, region_count, sample_vertices
-from rc_utils.counting.classifier import as_classifier
+from rc_utils.counting.classifier import classifier_inside
 
 MOST, PAPERS_GRID = "the most allowed", "a grid of 30 points and face"
 METHODS = {
@@ -169,7 +169,7 @@ def reference_count(network, corners, number):
     An element is cut while the smallest lead at its corners is at most the largest change of a
     score across it, and then while it is in doubt.
     """
-    classifier, corners = as_classifier(network, corners), corners[None]
+    classifier, corners = classifier_inside(network, corners[None])
     made = mesh.Mesh(classifier, corners, make_lattice(2, number), FINEST)
     while True:
         at = made.scores[made.elements]

@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import DisjointSet
 from scipy.optimize import linprog
 
 from rc_utils.counting import make_lattice, mesh, region_count, sample_vertices, sampling
-from rc_utils.counting.classifier import as_classifier
+from rc_utils.counting.classifier import classifier_inside
 from rc_utils.counting.mesh import count_on_meshes, count_pieces, lattice_elements
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -41,7 +41,9 @@ def test_linear_classifiers_have_as_many_regions_as_labels(dim, samples, halving
     expected = [sum(wins_somewhere(s, label) for label in range(10)) for s in scores]
     lattice, corners = make_lattice(dim), torch.from_numpy(scores)
     sizes = []
-    classifier = as_classifier(lambda x: sizes.append(len(x)) or x, corners)  # points are scores
+    # Points are scores.
+    classifier, _ = classifier_inside(lambda x: sizes.append(len(x)) or x, corners)
+    sizes.clear()
     assert count_on_meshes(classifier, corners, lattice, halvings).tolist() == expected
     assert sum(sizes) <= 1.05 * samples * lattice.num_points
 
@@ -161,7 +163,8 @@ def test_equal_scores_are_one_label_and_ask_for_no_refinement():
 def test_the_order_of_corners_does_not_matter(rounds, rng):
     points, waves = torch.from_numpy(rng.standard_normal((40, 2))), waves_of(0)
     vertices = sample_vertices(points, dim=2, num_samples=30)
-    classifier, grid = as_classifier(lambda x: waves(x / 5), points.numpy()), make_lattice(2, 30)
+    classifier, _ = classifier_inside(lambda x: waves(x / 5), points.numpy()[None])
+    grid = make_lattice(2, 30)
     counts = []
     for order in ([0, 1, 2], [1, 2, 0], [2, 0, 1]):
         counts.append(count_on_meshes(classifier, vertices[:, order], grid, rounds).tolist())
@@ -220,3 +223,17 @@ def test_labels_that_only_tie_at_a_point_win_nowhere(dtype, rng):
     for resolution in (2, 6):
         found = region_count(lambda x: x @ weights, points, dim=2, resolution=resolution)
         assert found.counts.max() == len(winners)
+
+
+@pytest.mark.parametrize("resolution", [30, 160])
+def test_rounding_where_two_scores_part_slowly_makes_no_regions(resolution):
+    """As float32's in a network: there are two regions, and a mesh finds hundreds in its noise."""
+
+    def scores(x):
+        u = x[:, 0] - x[:, 1]
+        noise = 2e-6 * np.sin(1e6 * x[:, 0] + 4e5 * x[:, 1]) * np.cos(3e6 * x[:, 1])
+        return np.stack([8 + 0 * u, 8 + 4 * u * abs(u) + noise], axis=1).astype(np.float32)
+
+    corners = np.array([[0, 0], [1, 0.1], [0.3, 1]], np.float32)
+    options = {"dim": 2, "num_samples": 1, "resolution": resolution, "strategy": "adaptive"}
+    assert region_count(scores, corners, **options).mean == 2
