@@ -173,7 +173,7 @@ def suspicious_parts(plan, x0, x1, most_rows):
 
     def suspects(samples, width=NARROW):
         changes = (np.diff(samples.labels) != 0) & (np.diff(samples.position) > width)
-        return np.union1d(hiding_places(samples), np.flatnonzero(changes))
+        return np.union1d(hiding_places(samples, np.zeros(1)), np.flatnonzero(changes))
 
     position = np.arange(0, FINEST + 1, FINEST // COARSE)
     samples = refine(look, look(np.zeros_like(position), position), suspects)

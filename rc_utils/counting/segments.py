@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from rc_utils.counting.classifier import classifier_inside, scores_at
+from rc_utils.counting.classifier import classifier_inside, rounding_of, scores_at
 from rc_utils.counting.lattice import make_lattice
 
 # Intervals a unit of alpha, or a shorter range as a whole, is first cut into.
@@ -55,7 +55,8 @@ def sample_adaptively(classifier, corners, lattice, coarse=None):
     count = int(np.clip(round(intervals), 1, finest)) + 1
     position = np.round(np.linspace(0, finest, count)).astype(np.int64)
     samples = look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
-    return refine(look, samples, hiding_places)
+    rounding = rounding_of(classifier, samples.scores, len(corners))
+    return refine(look, samples, lambda samples: hiding_places(samples, rounding))
 
 
 def segment_table(model, vertices, *, batch_size=None, progress=False):
@@ -91,20 +92,21 @@ def refine(look, samples, suspects):
         samples = Samples(*[np.insert(old, left + 1, new, axis=0) for old, new in pairs])
 
 
-def hiding_places(samples):
+def hiding_places(samples, rounding):
     """Left ends (I,) of the intervals in which a label other than those of the ends could hide.
 
     With D the difference of a score to the score of a label at the ends, h the width and k_0, k_1
     the second derivatives of D that the points around show, D in the interval is taken to lie below
         (1 - t) D_0 + t D_1
         - t (1 - t) h^2 / 2 ((1 - t) k_0 + t k_1 - BEND_FACTOR max(|k_0|, |k_1|)).
-    A label could hide where this is positive for the labels of both ends. Where the ends differ,
-    their own difference must change by more than MONOTONE_FACTOR max(|k_0|, |k_1|) h^2 / 2, or the
-    label could change more than once.
+    A label could hide where this is above `rounding`, one number a segment, for the labels of both
+    ends. Where the ends differ, their own difference must change by more than MONOTONE_FACTOR
+    max(|k_0|, |k_1|) h^2 / 2, if that is above `rounding`, or it could change more than once.
     """
     left = np.flatnonzero(np.diff(samples.segment) == 0)
     scores, labels, bends = samples.scores, samples.labels, second_derivatives(samples)
     half_square = ((samples.position[left + 1] - samples.position[left])[:, None] ** 2) / 2
+    noise = rounding[samples.segment[left]][:, None]
     reaches = np.ones((len(PLACES), len(left), scores.shape[1]), dtype=bool)
     for label in (labels[left], labels[left + 1]):
         d0, d1 = _relative(scores[left], label), _relative(scores[left + 1], label)
@@ -112,9 +114,10 @@ def hiding_places(samples):
         sharpest = np.maximum(np.abs(k0), np.abs(k1))
         for reached, t in zip(reaches, PLACES, strict=True):
             bend = (1 - t) * k0 + t * k1 - BEND_FACTOR * sharpest
-            reached &= (1 - t) * d0 + t * d1 - t * (1 - t) * half_square * bend > 0
+            reached &= (1 - t) * d0 + t * d1 - t * (1 - t) * half_square * bend > noise
     # The loop has left `label` and what follows from it as they are for the right end.
-    may_turn = np.abs(d1 - d0) < MONOTONE_FACTOR * sharpest * half_square
+    turn = MONOTONE_FACTOR * sharpest * half_square
+    may_turn = (np.abs(d1 - d0) < turn) & (turn > noise)
     twice = (labels[left] != label) & may_turn[np.arange(len(left)), labels[left]]
     return left[twice | reaches.any((0, 2))]
 
