@@ -3,6 +3,7 @@
 import os
 import re
 import runpy
+import shutil
 import sys
 
 import nbformat
@@ -50,13 +51,15 @@ def test_the_command_line_refuses(notebook, capsys):
     assert execute.main([str(notebook), "-p", "campagin", "x"]) == 1
     assert "Did you mean 'campaign'?" in capsys.readouterr().err
     before = notebook.read_bytes()
-    for output, words in (
-        (notebook.parent, "is a folder: give a file"),
-        (notebook, "give another"),
+    failed = shutil.copy(notebook, notebook.with_name("page.failed.ipynb"))
+    for path, output, words in (
+        (notebook, notebook.parent, "is a folder: give a file"),
+        (notebook, notebook, "give another"),
+        (failed, notebook, "give another"),  # a corrected copy, which would be written over
     ):
-        assert execute.main([str(notebook), "-o", str(output)]) == 1
+        assert execute.main([str(path), "-o", str(output)]) == 1
         assert words in capsys.readouterr().err
-    assert notebook.read_bytes() == before
+    assert notebook.read_bytes() == failed.read_bytes() == before
     for source in ("import os", "a, b = 1, 2", "%matplotlib inline"):
         written(notebook, source, tags=["parameters"])
         assert execute.main([str(notebook)]) == 1
