@@ -35,12 +35,13 @@ def _code_cells(path):
     return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
 
 
-def notebook_parameters(path):
+def notebook_parameters(path, tag="parameters"):
     """Defaults of a notebook's parameters, by name, from its first cell tagged `parameters`.
 
-    Raises ValueError if that cell assigns anything but literals.
+    tag: "injected-parameters" for those that an executed copy was given. Raises ValueError if that
+    cell assigns anything but literals.
     """
-    tagged = [c for c in _code_cells(path) if "parameters" in c.metadata.get("tags", [])]
+    tagged = [c for c in _code_cells(path) if tag in c.metadata.get("tags", [])]
     source, parameters = tagged[0].source if tagged else "", {}
     try:
         for node in ast.parse(source).body:
@@ -79,7 +80,8 @@ def parse_value(text, default=None):
 def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False):
     """Execute the notebook at `path` with `parameters` and write it, with outputs, to `output`.
 
-    The kernel works in `cwd`, by default the current folder. progress: show a bar over the cells on
+    An executed copy keeps the parameters that it was given unless `parameters` names them. The
+    kernel works in `cwd`, by default the current folder. progress: show a bar over the cells on
     stderr. Returns `output`, which appears only when every cell has run. Raises ValueError as
     `check_parameters`, and NotebookError where a cell fails; the notebook up to there is then
     beside `output`, as `<name>.failed.ipynb`.
@@ -87,7 +89,8 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
     import papermill
     from nbclient.exceptions import DeadKernelError
 
-    check_parameters(path, parameters or {})
+    parameters = notebook_parameters(path, "injected-parameters") | (parameters or {})
+    check_parameters(path, parameters)
     path, written = pathlib.Path(path), pathlib.Path(output).resolve()
     partial = written.with_name(f"{written.name.removesuffix('.ipynb')}.failed.ipynb")
     is_free = path.resolve() not in (written, partial)
@@ -102,7 +105,7 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
             str(path),
             str(partial),
             # Tuples as lists: papermill would write a tuple as a text.
-            json.loads(json.dumps(parameters or {})),
+            json.loads(json.dumps(parameters)),
             kernel_name="python3",
             language="python",
             progress_bar={"desc": path.stem, "disable": None} if progress else False,

@@ -79,6 +79,10 @@ def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, mon
     printed = [o.text for cell in nbformat.read(output, 4).cells for o in cell.get("outputs", [])]
     assert printed == ["shapes-tiny 42 0.5 3 4\n"]
     assert not any(cell.get("outputs") for cell in nbformat.read(notebook, 4).cells)
+    # Another parameter for the executed copy leaves it those that it had.
+    again = execute.execute_notebook(output, tmp_path / "again.ipynb", {"scale": 2.0})
+    printed = [o.text for cell in nbformat.read(again, 4).cells for o in cell.get("outputs", [])]
+    assert printed == ["shapes-tiny 42 2.0 3 4\n"]
 
 
 @pytest.mark.parametrize(("source", "words"), [
