@@ -36,12 +36,14 @@ def _code_cells(path):
 
 
 def notebook_parameters(path, tag="parameters"):
-    """Defaults of a notebook's parameters, by name, from its first cell tagged `parameters`.
+    """Defaults of a notebook's parameters, by name, from its cell tagged `parameters`.
 
-    tag: "injected-parameters" for those that an executed copy was given. Raises ValueError if that
-    cell assigns anything but literals.
+    tag: "injected-parameters" for those that an executed copy was given. Raises ValueError if the
+    cell assigns anything but literals, or if there are several.
     """
     tagged = [c for c in _code_cells(path) if tag in c.metadata.get("tags", [])]
+    several = f"{path}: {len(tagged)} cells are tagged {tag}, the last would win: join them"
+    require(len(tagged) < 2, several)
     source, parameters = tagged[0].source if tagged else "", {}
     try:
         for node in ast.parse(source).body:
