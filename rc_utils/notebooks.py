@@ -65,10 +65,17 @@ def check_parameters(path, parameters):
     for key, value in parameters.items():
         where = f"parameter {key} of {name}"
         with naming(where):
-            kept = json.loads(json.dumps(value)) == value or isinstance(value, tuple)
+            kept = json.loads(json.dumps(value)) == _as_lists(value)
         require(kept, f"{where} cannot be {value!r}: keys have to be texts, numbers finite")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
+
+
+def _as_lists(value):
+    """The value with a list for every tuple in it."""
+    if isinstance(value, dict):
+        return {key: _as_lists(item) for key, item in value.items()}
+    return [_as_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def parse_value(text, default=None):
