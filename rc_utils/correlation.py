@@ -342,7 +342,11 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def distinct_settings(runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `average_replicates`, where a run that several experiments share counts once."""
+    """Rows of `average_replicates`, where a run that several experiments share counts once.
+
+    Raises ValueError for runs without a column `setting`, which would all be replicates.
+    """
+    check_name("column of the runs", "setting", runs.columns)
     once = runs.drop_duplicates("run_id") if "run_id" in runs.columns else runs
     return average_replicates(once)
 

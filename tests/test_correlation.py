@@ -291,6 +291,8 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
     lacking = runs.assign(count=runs["count"].where(runs.index != 2))
     with pytest.raises(ValueError, match="1 of 27 rows lack a value of 'count"):
         change_per_doubling(lacking, "lr")
+    with pytest.raises(ValueError, match="unknown column of the runs 'setting'"):
+        change_per_doubling(runs.drop(columns="setting"), "lr")  # would all be one setting
 
 
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([0.0, 1e12, 1e300, -1e300, 5e-324, 1.0])
