@@ -135,9 +135,11 @@ def scatter_count_gap(
         r = correlate(group[x], group[y]).value
         if np.isfinite(r):
             text += f", r = {r:.2f}"
-            ends = group[x].agg(["min", "max"])
-            line = np.polyval(np.polyfit(group[x], group[y], 1), ends)
-            ax.plot(ends, line, color=style["color"], alpha=0.4, linewidth=1.5, zorder=1)
+            low, high = group[x].min(), group[x].max()
+            # Many points, since on a logarithmic axis the line is a curve.
+            along = np.geomspace(low, high, 50) if low > 0 else np.array([low, high])
+            line = np.polyval(np.polyfit(group[x], group[y], 1), along)
+            ax.plot(along, line, color=style["color"], alpha=0.4, linewidth=1.5, zorder=1)
         handles.append(Line2D([], [], label=text, **style, linestyle="none"))
     if not points["interpolates"].all():
         look = {"color": "0.3", "marker": "o", "mfc": "none", "linestyle": "none"}

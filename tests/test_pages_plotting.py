@@ -42,6 +42,11 @@ def test_scatter_draws_every_setting_and_says_which_it_is(two_networks):
     assert sum(len(points.get_offsets()) for points in hollow) == 2 * 3
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts == ["ResNet18, r = 1.00", "SENet18, r = 1.00", "training accuracy\nbelow 0.99"]
+    for line, (_, group) in zip(ax.lines, two_networks.groupby("network"), strict=True):
+        x, y = line.get_xydata().T  # which on a logarithmic axis is no straight line
+        middle = np.sqrt(x[0] * x[-1])
+        fitted = np.poly1d(np.polyfit(group["count"], group["gap"], 1))(middle)
+        assert np.interp(np.log(middle), np.log(x), y) == pytest.approx(fitted, 1e-3)
     # All runs of a setting, and one more.
     two_networks.loc[:6, ["status", "count", "gap"]] = ["diverged", np.nan, np.nan]
     ax = scatter_count_gap(two_networks)
