@@ -176,9 +176,11 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
     """`column` against the learning rate, a line per batch size, a panel per network (v1 Fig 3).
 
     Points are means over the other hyper-parameters after averaging replicates. More than eight
-    batch sizes have a colour bar in place of a legend.
+    batch sizes have a colour bar in place of a legend. A network without values has no panel.
     """
-    points = _settings(runs, ["network", "lr", "batch_size", column])
+    needed = ["network", "lr", "batch_size", column]
+    points = _settings(runs, needed).dropna(subset=needed)
+    require(len(points), f"no run has a value of {column!r}: nothing can be shown")
     networks = points["network"].unique()
     means = points.pivot_table(column, ["network", "lr"], "batch_size")
     few, norm = len(means.columns) <= 8, mpl.colors.LogNorm(*means.columns[[0, -1]])

@@ -76,6 +76,11 @@ def test_panels_have_a_line_a_batch_size_and_means_of_settings():
     assert [len(ax.lines) for ax in shown] == [3] * 4
     mean = runs.query("network == 'ResNet18' and batch_size == 256").groupby("lr")["count"].mean()
     np.testing.assert_allclose(shown[0].lines[0].get_ydata(), mean)
+    lacking = runs.assign(count=runs["count"].where(runs["network"] != "SENet18"))
+    shown = [ax for ax in plotting.lr_batch_panels(lacking).axes if ax.get_visible()]
+    assert [ax.get_title() for ax in shown] == ["ResNet18", "VGG19", "MLP"]
+    with pytest.raises(ValueError, match="no run has a value of 'count'"):
+        plotting.lr_batch_panels(runs.assign(count=np.nan))
     spread = runs.drop(columns="run_id").assign(batch_size=range(1, len(runs) + 1))
     figure = plotting.lr_batch_panels(spread)  # a colour bar in place of many names
     assert (figure.axes[-1].get_ylabel(), figure.legends) == ("batch size (images)", [])
