@@ -311,7 +311,7 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     that is missing in one run is missing in the mean. The mean of count_std_error is an
     upper bound, since runs share their simplices.
     """
-    runs = finished(runs)
+    runs = finished(runs).infer_objects()  # a column may hold None where a run diverged
     dropped = ["run_id", "seed", "status"]
     if "weight_decay" in runs.columns:
         decays = runs["weight_decay"]

@@ -262,6 +262,11 @@ def test_diverged_runs_are_left_out_and_a_missing_number_is_not_hidden():
     runs.loc[runs.index[-1], "status"] = "diverged"
     rows = average_replicates(runs)
     assert (len(rows), rows["num_runs"].min()) == (26, 5)
+    # None for the diverged makes a column of objects of the others' truths and numbers.
+    fits = pd.Series(runs["seed"] == 0, dtype=object).where(runs["status"] == "ok", None)
+    objects = average_replicates(runs.assign(interpolates=fits, gap=runs["gap"].astype(object)))
+    assert (objects["interpolates"].dtype, objects["interpolates"].any()) == (bool, False)
+    assert objects["gap"].tolist() == rows["gap"].tolist()
     runs.loc[4, "gap"] = np.nan
     assert average_replicates(runs)["gap"].isna().sum() == 1
     with pytest.raises(ValueError, match="not finite"):
