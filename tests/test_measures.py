@@ -1,5 +1,6 @@
 """Each measure of a small network against its definition, written out."""
 
+import copy
 import math
 
 import numpy as np
@@ -328,7 +329,15 @@ def test_every_measure_of_a_network_is_finite_and_leaves_it_alone(name, monkeypa
     network, initial = (rc.build_network(name, image_size=8, width=4, seed=seed) for seed in (0, 1))
     network.train()
     before = {key: value.clone() for key, value in network.state_dict().items()}
+
+    def score(network, initial, data):  # a reader's own, of networks that may be in training mode
+        return (network(data.x_test[:]) - initial(data.x_test[:])).sum()
+
+    monkeypatch.setitem(MEASURES, "score", score)
     values = {name: measures.measure(name, network, initial, data) for name in MEASURES}
+    batch = data.x_test[:]
+    own = copy.deepcopy(network).eval()(batch) - copy.deepcopy(initial).eval()(batch)
+    assert values["score"] == own.sum().item()
     finite = {key: bool(np.isfinite(value).all()) for key, value in values.items()}
     assert finite == dict.fromkeys(MEASURES, True)
     assert measures.measure("gi_score_intra", network, initial, data) == values["gi_score_intra"]

@@ -16,7 +16,7 @@ import torch
 from rc_utils.counting import predict_labels, region_count
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.datasets import ImageTensor, load_dataset
-from rc_utils.evaluation import evaluation_mode, full_precision, own_random_state, undisturbed
+from rc_utils.evaluation import evaluation_mode, full_precision, own_random_state
 from rc_utils.measures import MEASURES, measure
 from rc_utils.networks import NETWORKS, build_network
 from rc_utils.paths import data_dir, results_dir, write_atomically
@@ -119,8 +119,8 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     record = {"schema": SCHEMA, "run_id": spec.run_id, "spec": dataclasses.asdict(spec)}
 
     def taken(network, counts, measures):
-        initial = network_of(spec, data).to(data.device).eval() if measures else None
-        with undisturbed(network, data.device), own_random_state(data.device, spec.train.seed):
+        initial = network_of(spec, data).to(data.device) if measures else None
+        with own_random_state(data.device, spec.train.seed):
             values = {name: _as_json(measure(name, network, initial, data)) for name in measures}
         entries = [count_regions(network, data, settings) for settings in counts]
         return {"measures": values, "counts": entries}
