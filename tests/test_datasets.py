@@ -169,12 +169,16 @@ def test_an_archive_in_the_data_folder_is_read_without_network(tmp_path, rng, mo
     assert load_dataset("cifar10", data_dir=tmp_path).provenance == data.provenance
 
 
-@pytest.mark.usefixtures("fruit")
-def test_a_class_that_is_given_twice_is_refused():
+def test_a_class_that_is_given_twice_is_refused(fruit, tmp_path):
     with pytest.raises(ValueError, match="at least two different classes"):
         load_dataset("fruit", classes=["apple", 0])
     with pytest.raises(ValueError, match=r"unknown class '0'. Valid: apple, pear, plum, quince"):
         load_dataset("fruit", classes=["0", "apple"])
+    cranes = np.array(["crane", "pear", "crane", "quince"])  # as ImageNet has a bird and a machine
+    np.savez(tmp_path / "cranes.npz", **fruit | {"classes": cranes})
+    with pytest.raises(ValueError, match="several classes are named 'crane': choose them by index"):
+        load_dataset("cranes", classes=["crane", "pear"])
+    assert load_dataset("cranes", classes=[2, 1]).class_names == ("crane", "pear")
 
 
 def test_a_file_with_the_name_of_a_built_in_dataset_is_refused(fruit, tmp_path):

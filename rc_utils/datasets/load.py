@@ -235,6 +235,8 @@ def resolve_classes(classes, names):
         return tuple(range(len(names)))
     for chosen in classes:
         check_name("class", chosen, names if isinstance(chosen, str) else range(len(names)))
+        several = f"several classes are named {chosen!r}: choose them by index"
+        require(names.count(chosen) < 2, several)
     indices = tuple(names.index(c) if isinstance(c, str) else int(c) for c in classes)
     different = len(indices) == len(set(indices)) > 1
     require(different, f"classes is {classes!r}; expected at least two different classes")
