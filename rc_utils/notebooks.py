@@ -29,10 +29,10 @@ def find_notebook(name):
     return folder / f"{name}.ipynb"
 
 
-def _code_cells(path):
+def _cells(path):
     import nbformat
 
-    return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    return nbformat.read(path, as_version=4).cells
 
 
 def notebook_parameters(path, tag="parameters"):
@@ -41,7 +41,7 @@ def notebook_parameters(path, tag="parameters"):
     tag: "injected-parameters" for those that an executed copy was given. Raises ValueError if the
     cell assigns anything but literals, or if there are several.
     """
-    tagged = [c for c in _code_cells(path) if tag in c.metadata.get("tags", [])]
+    tagged = [c for c in _cells(path) if tag in c.metadata.get("tags", [])]
     several = f"{path}: {len(tagged)} cells are tagged {tag}, the last would win: join them"
     require(len(tagged) < 2, several)
     source, parameters = tagged[0].source if tagged else "", {}
@@ -126,8 +126,9 @@ def execute_notebook(path, output, parameters=None, *, cwd=None, progress=False)
         pass  # the failed cell is named below, also if papermill knows no cause
     except DeadKernelError as error:
         raise NotebookError(f"{path.name}: its kernel died ({error}); is memory short?") from None
-    for cell in _code_cells(partial):
-        if cell.metadata.get("papermill", {}).get("status") != "completed":
+    for cell in _cells(partial):
+        status = cell.metadata.get("papermill", {}).get("status")
+        if cell.cell_type == "code" and status != "completed":
             where = f"{path.name} failed in its cell [{cell.execution_count}]"
             raise NotebookError(f"{where}: {_cause(cell)} (the notebook up to there: {partial})")
     partial.replace(written)

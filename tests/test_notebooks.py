@@ -68,9 +68,11 @@ def test_the_command_line_refuses(notebook, capsys):
         assert "may hold assignments of literals only" in capsys.readouterr().err
     twice = nbformat.read(written(notebook, "n = 1", "n = 3", tags=["parameters"]), 4)
     twice.cells[1].metadata.tags = ["parameters"]
-    nbformat.write(twice, notebook)
-    assert execute.main([str(notebook), "-p", "n", "2"]) == 1
-    assert "2 cells are tagged parameters" in capsys.readouterr().err
+    for kind in ("code", "markdown"):
+        twice.cells[1].cell_type = kind
+        nbformat.write(twice, notebook)
+        assert execute.main([str(notebook), "-p", "n", "2"]) == 1
+        assert "2 cells are tagged parameters" in capsys.readouterr().err
 
 
 def test_the_command_line_executes_with_other_parameters(notebook, tmp_path, monkeypatch, capfd):
