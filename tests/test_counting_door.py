@@ -245,6 +245,23 @@ def test_a_class_that_is_switched_off_on_a_part_of_the_points_changes_nothing_el
     assert found.mean > 1
 
 
+@pytest.mark.parametrize("off", [lambda z: -np.inf, lambda z: z - 1e9])
+def test_a_class_that_is_switched_off_asks_for_no_refinement(off):
+    """At -1e9 its scores are multiples of 64."""
+    points = np.random.default_rng(1).normal(size=(90, 2)).astype(np.float32)
+
+    def scores(x):
+        assert len(x) < 1000  # not all triangles of a lattice are cut
+        z = np.stack([np.sin(3 * x[:, 0]), np.cos(2 * x[:, 1]), x[:, 0] * x[:, 1]], axis=1)
+        return np.column_stack([100 * z, 0 * z + off(100 * z)]).astype(np.float32)
+
+    options = {"dim": 2, "num_samples": 3, "strategy": "adaptive", "resolution": 20}
+    found = region_count(scores, points, **options)
+    expected = region_count(lambda x: scores(x)[:, :3], points, **options)
+    assert found.counts.tolist() == expected.counts.tolist()
+    assert found.num_evaluations == expected.num_evaluations
+
+
 def test_last_bits_are_judged_by_the_range_over_all_points(rng):
     points = rng.normal(size=(40, 2)).astype(np.float32)
     points[:2] = 0.01  # two points alone have scores of no range

@@ -436,13 +436,12 @@ def scores_at(classifier, corners, simplex, weights):
     fault = "the model returns labels, and scores are interpolated here"
     require(output.ndim == 2, f"{fault}: give its logits, or count with strategy='grid'")
     refuse_non_finite(labels_of(output))
-    output = output.double()
-    switched_off = output == -torch.inf
-    if switched_off.any():  # far below the other scores
-        probed_scores = classifier.outputs[np.isfinite(classifier.outputs)]
-        others = np.append(output[~switched_off].numpy(), probed_scores)
-        output[switched_off] = -1e4 * float(np.abs(others).max(initial=0) or 1)
-    return two_scores(output).numpy()
+    # Of a class that is switched off, -inf or not, nothing but that it is far below may show.
+    top = two_scores(torch.from_numpy(classifier.outputs)).topk(2).values.double()
+    far = 1e4 * (float(top.nan_to_num(0, 0, 0).abs().max()) or 1.0)
+    output = two_scores(output.double())
+    best = output.amax(1, keepdim=True)
+    return torch.where(output < best - far, (2 * best).clamp(max=-far), output).numpy()
 
 
 def rounding_of(classifier, scores, number):
