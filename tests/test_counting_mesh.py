@@ -237,3 +237,16 @@ def test_rounding_where_two_scores_part_slowly_makes_no_regions(resolution):
     corners = np.array([[0, 0], [1, 0.1], [0.3, 1]], np.float32)
     options = {"dim": 2, "num_samples": 1, "resolution": resolution, "strategy": "adaptive"}
     assert region_count(scores, corners, **options).mean == 2
+
+
+def test_rounding_of_points_far_from_zero_makes_no_regions():
+    """Beside 1000 a single has three digits after the point; two scores part slowly at a line."""
+
+    def scores(x):
+        u = (x.astype(np.float64) - 1000) @ [1, 0.7] - 0.5137
+        return np.stack([8 + 0 * u, 8 + 4 * u * abs(u)], axis=1)
+
+    corners = np.array([[1000, 1000], [1001, 1000.1], [1000.2, 1001]], np.float32)
+    found = region_count(scores, corners, dim=2, num_samples=2, strategy="adaptive")
+    assert found.counts.tolist() == [2, 2]
+    assert found.num_evaluations < 2000

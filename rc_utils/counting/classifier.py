@@ -444,10 +444,14 @@ def scores_at(classifier, corners, simplex, weights):
     return torch.where(output < best - far, (2 * best).clamp(max=-far), output).numpy()
 
 
-def rounding_of(classifier, scores, number):
-    """(number,) by how much the scores on each simplex may be off, from some (number * n, C)."""
-    best = np.abs(scores.max(1)).reshape(number, -1).max(1)
-    return ROUNDINGS * np.finfo(classifier.outputs.dtype).eps * best
+def rounding_of(classifier, scores, corners):
+    """(B,) by how much scores on corners (B, d + 1, *shape) may be off, from some (B * n, C)."""
+    best = np.abs(scores.max(1)).reshape(len(corners), -1).max(1)
+    size, span = [x.flatten(1).abs().amax(1) for x in (corners, corners - corners[:, :1])]
+    # Where points lie far from 0, beside their distances, it is their own rounding that shows.
+    share = (size / span).clamp(max=1e9).cpu().numpy()
+    of_points = np.where(share > ROUNDINGS, share * torch.finfo(corners.dtype).eps, 0)
+    return ROUNDINGS * best * np.maximum(of_points, np.finfo(classifier.outputs.dtype).eps)
 
 
 def points_inside(corners, simplex, weights):

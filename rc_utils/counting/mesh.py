@@ -48,7 +48,7 @@ class Mesh:
         self.elements = elements.reshape(-1, dim + 1)
         self.depth = np.zeros(len(self.elements), dtype=np.int64)
         self.scores = self.scores_at(self.owner, self.places)
-        self.rounding = rounding_of(classifier, self.scores, number)
+        self.rounding = rounding_of(classifier, self.scores, corners)
 
     @property
     def places(self):

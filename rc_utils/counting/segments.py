@@ -55,7 +55,7 @@ def sample_adaptively(classifier, corners, lattice, coarse=None):
     count = int(np.clip(round(intervals), 1, finest)) + 1
     position = np.round(np.linspace(0, finest, count)).astype(np.int64)
     samples = look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
-    rounding = rounding_of(classifier, samples.scores, len(corners))
+    rounding = rounding_of(classifier, samples.scores, corners)
     return refine(look, samples, lambda samples: hiding_places(samples, rounding))
 
 
