@@ -250,3 +250,17 @@ def test_rounding_of_points_far_from_zero_makes_no_regions():
     found = region_count(scores, corners, dim=2, num_samples=2, strategy="adaptive")
     assert found.counts.tolist() == [2, 2]
     assert found.num_evaluations < 2000
+
+
+def test_one_score_is_as_rounded_on_either_side_of_zero():
+    """It falls to -3 and rises to 0.01, or the reverse, and is rounded beside 8."""
+    corners = np.array([[0, 0], [1, 0.1], [0.3, 1]], np.float32)
+
+    def score(x):
+        u = x[:, 0] - x[:, 1]
+        return np.where(u < 0, -4 * u * u, 0.01 * u) + np.float32(8) - np.float32(8)
+
+    options = {"dim": 2, "num_samples": 1, "strategy": "adaptive"}
+    one, other = [region_count(lambda x, s=s: s * score(x), corners, **options) for s in (1, -1)]
+    assert one.mean == other.mean == 2
+    assert one.num_evaluations == other.num_evaluations
