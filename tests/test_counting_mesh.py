@@ -264,3 +264,17 @@ def test_one_score_is_as_rounded_on_either_side_of_zero():
     one, other = [region_count(lambda x, s=s: s * score(x), corners, **options) for s in (1, -1)]
     assert one.mean == other.mean == 2
     assert one.num_evaluations == other.num_evaluations
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
+def test_scores_that_are_whole_numbers_are_counted_as_others(dim, strategy, rng):
+    points, weights = rng.standard_normal((40, 3)).astype(np.float32), rng.standard_normal((3, 4))
+    options = {"dim": dim, "num_samples": 5, "resolution": 10, "strategy": strategy}
+
+    def scores(x):
+        return np.round(1e6 * (x @ weights))
+
+    whole = region_count(lambda x: scores(x).astype(np.int64), points, **options)
+    assert (whole.counts == region_count(scores, points, **options).counts).all()
+    assert whole.mean > 1

@@ -24,8 +24,8 @@ NUM_PROBED, NUM_PROBED_LABELS = 26, 240
 # Shares of the spread of its scores by which these may differ from call to call, and between batch
 # sizes, which have different matrix kernels: those of the nine networks differ by some 1e-6.
 CALL_TOLERANCE, BATCH_TOLERANCE = 1e-5, 1e-4
-# No score is off by more roundings of the highest one on a simplex: of thirteen networks, the most
-# was 14. Finer points show rounding: where two scores part slowly, thousands of regions.
+# Roundings of the highest score on a simplex by which a score may be off: of thirteen networks, the
+# most was 14. Finer points show rounding: where two scores part slowly, thousands of regions.
 ROUNDINGS = 16
 ROUNDED = "near a boundary a rounded score is another label: compute them in float32"
 ONE_SCORE = "the model returns one number per point, whose sign is to be its label"
@@ -447,12 +447,13 @@ def scores_at(classifier, corners, simplex, weights):
 def rounding_of(classifier, scores, corners):
     """(B,) by how much scores on corners (B, d + 1, *shape) may be off, from some (B * n, C)."""
     best = scores if classifier.outputs.shape[1] == 1 else scores.max(1)  # below 0 as above
-    best = np.abs(best).reshape(len(corners), -1).max(1)
+    best, dtype = np.abs(best).reshape(len(corners), -1).max(1), classifier.outputs.dtype
     size, span = [x.flatten(1).abs().amax(1) for x in (corners, corners - corners[:, :1])]
     # Where points lie far from 0, beside their distances, it is their own rounding that shows.
     share = (size / span).clamp(max=1e9).cpu().numpy()
     of_points = np.where(share > ROUNDINGS, share * torch.finfo(corners.dtype).eps, 0)
-    return ROUNDINGS * best * np.maximum(of_points, np.finfo(classifier.outputs.dtype).eps)
+    of_scores = np.finfo(dtype).eps if dtype.kind == "f" else 0
+    return ROUNDINGS * best * np.maximum(of_points, of_scores)
 
 
 def points_inside(corners, simplex, weights):
