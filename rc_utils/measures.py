@@ -34,7 +34,7 @@ from rc_utils.counting.classifier import (
 )
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import slices_of
-from rc_utils.evaluation import evaluation_mode, undisturbed
+from rc_utils.evaluation import undisturbed
 from rc_utils.validation import check_name, require
 
 COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500
@@ -486,11 +486,13 @@ MEASURES = {
 def measure(name, network, initial, data):
     """Value of a measure of `network` that started as `initial` and was trained on `data`.
 
-    name: a key of MEASURES. Both networks are in evaluation mode, without gradients, as in a sweep.
-    The value is a number, or a list of numbers. Raises ValueError for an unknown measure.
+    name: a key of MEASURES. initial: may be None for a measure that does not take it. Both networks
+    are in evaluation mode, without gradients, as in a sweep. The value is a number, or a list of
+    numbers. Raises ValueError for an unknown measure.
     """
     check_name("measure", name, MEASURES)
-    with undisturbed(network, data.y_train.device), evaluation_mode(initial):
+    device = data.y_train.device
+    with undisturbed(network, device), undisturbed(initial, device):
         value = MEASURES[name](network, initial, data)
     if isinstance(value, list):
         return [float(number) for number in value]
