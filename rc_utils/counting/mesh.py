@@ -154,11 +154,11 @@ def doubtful_faces(mesh, faces, judged):
     """Mask (F,) of the faces (F, n) of a mesh, among `judged` (F,), that are in doubt.
 
     Let epsilon be BEND_FACTOR / 8 times the jump of a face (`jumps_of`), 0 where that is no more
-    than `rounding`. A label is possible whose
-    score is within epsilon of the highest at a corner or in the middle of an edge, triangle... of
-    the face. One possible label leaves no doubt, more than n do. With k of 2..n their scores should
-    meet at an angle: of the matrix of scores at the corners, less its means over labels and over
-    corners, the second smallest of the k singular values should be at least epsilon.
+    than `rounding`. A label is possible whose score is within epsilon of the highest at a corner or
+    in the middle of an edge, triangle... of the face. One possible label leaves no doubt, more than
+    n do. With k of 2..n their scores should meet at an angle: of the matrix of scores at the
+    corners, less its means over labels and over corners, the second smallest of the k singular
+    values should be at least epsilon.
     """
     judged = np.flatnonzero(judged)
     size, doubtful = faces.shape[1], np.zeros(len(faces), dtype=bool)

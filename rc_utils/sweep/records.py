@@ -144,7 +144,7 @@ def find_records(plans, origin=None):
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, beside those that are there.
 
-    A record that is there gives way to a complete one alone. Returns (path, number of records);
+    A record that is there is replaced by a complete one only. Returns (path, number of records);
     without any nothing is written. Raises ValueError where that would lose a damaged line.
     """
     path = campaign.folder / "runs.jsonl"
