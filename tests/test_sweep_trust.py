@@ -152,8 +152,8 @@ def test_a_campaign_whose_runs_have_no_main_count_is_named(campaign, monkeypatch
     campaign = dataclasses.replace(campaign, experiments=[*campaign.experiments, spaced])
     runs = records.load_runs(campaign)
     monkeypatch.setattr(records, "load_campaign", lambda _: campaign)
-    with pytest.raises(ValueError, match="sweep t --experiment 'two words'` trains its runs"):
-        records.campaign_runs("t", "two words")
+    with pytest.raises(ValueError, match="sweep 'my t' --experiment 'two words'` trains its runs"):
+        records.campaign_runs("my t", "two words")
     monkeypatch.setattr(records, "load_runs", lambda *_, **__: runs)
     with pytest.raises(ValueError, match="no run of campaign 't' has a count 'other'"):
         records.campaign_runs("t", count="other")

@@ -336,7 +336,7 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
     count: the one that the page needs, "" for none. Raises ValueError, which says what to run, if
     there is no record, if all runs diverged, and if runs lack a count that their experiment takes.
     """
-    campaign, command = load_campaign(name), f"python -m rc_utils.sweep {name}"
+    campaign, command = load_campaign(name), f"python -m rc_utils.sweep {shlex.quote(str(name))}"
     runs = load_runs(campaign, num_samples=num_samples)
     if experiment:
         runs = runs[runs["experiment"] == campaign.experiment(experiment).name]
