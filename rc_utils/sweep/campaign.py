@@ -310,7 +310,8 @@ def parse_campaign(table, name, folder=pathlib.Path()):
                 for label in getattr(experiment, key):
                     check_name(f"name in {key}", label, names)
             made = {canonical_json(networks[n] | experiment.options) for n in experiment.networks}
-            require(len(made) == len(experiment.networks), "options make one network of several")
+            same = f"options make one network of several of {experiment.networks}: keep one"
+            require(len(made) == len(experiment.networks), same)
         experiments[experiment.name] = experiment
     changes = {"networks": networks, "counts": counts, "experiments": list(experiments.values())}
     return dataclasses.replace(given, choice=given.choice.strip(), **changes)
