@@ -75,9 +75,9 @@ def bullets(results):
     return [
         f"**It holds over learning rates and batch sizes.** Count and gap of three narrow networks "
         f"correlate at {text['main/overall']}; the paper prints "
-        f"{statements().loc['main/overall', 'value']}, its records "
+        f"{statements().loc['main/overall', 'value']}, its records give "
         f"{theirs['main/overall']:.2f}. Doubling the learning rate changes the count by "
-        f"{alone['bias/lr/overall']} regions.",
+        f"{alone['bias/lr/overall']}.",
         f"**It carries over to other training, as rivals do.** A line fitted on SGD predicts the "
         f"gap under Adam, Adagrad, mixup and no momentum: R² "
         f"{alone['study/2/other ways to train: R²']} in log count ({alone['study/2/R² of count']} "

@@ -446,7 +446,8 @@ def scores_at(classifier, corners, simplex, weights):
 
 def rounding_of(classifier, scores, corners):
     """(B,) by how much scores on corners (B, d + 1, *shape) may be off, from some (B * n, C)."""
-    best = scores if classifier.outputs.shape[1] == 1 else scores.max(1)  # below 0 as above
+    # One score s is (0, s): below 0 it is as rounded as above.
+    best = scores if classifier.outputs.shape[1] == 1 else scores.max(1)
     best, dtype = np.abs(best).reshape(len(corners), -1).max(1), classifier.outputs.dtype
     size, span = [x.flatten(1).abs().amax(1) for x in (corners, corners - corners[:, :1])]
     # Where points lie far from 0, beside their distances, it is their own rounding that shows.
