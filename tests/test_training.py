@@ -4,12 +4,14 @@ import copy
 import dataclasses
 import functools
 import math
+import operator
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from rc_utils.evaluation import full_precision
 from rc_utils.networks import build_network
 from rc_utils.training import TrainConfig, evaluate, train
 from rc_utils.training.loop import training_layout
@@ -116,6 +118,25 @@ def test_convolutions_take_tf32_while_they_train_and_only_then(tiny_data, monkey
         assert seen == {precision == "tfloat32"}
         seen.clear()
     assert (cudnn.allow_tf32, cudnn.conv.fp32_precision) == before
+
+
+def test_every_operation_has_full_precision_while_it_is_evaluated():
+    names = ("cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
+    operations = [operator.attrgetter(name)(torch.backends) for name in names]
+    for operation in operations:
+        own = operation.fp32_precision
+        operation.fp32_precision = "tf32"
+        before = [op.fp32_precision for op in operations]
+        with full_precision():
+            inside = {op.fp32_precision for op in operations}
+        after = [op.fp32_precision for op in operations]
+        operation.fp32_precision = own
+        assert (inside, after) == ({"ieee"}, before)
+    torch.backends.fp32_precision = "tf32"
+    with full_precision():
+        pass
+    torch.backends.fp32_precision = "none"  # which the operations have to follow as before
+    assert {op.fp32_precision for op in operations} == {"none"}
 
 
 def test_what_cannot_be_trained_is_named(tiny_data):
