@@ -21,6 +21,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.integrate import cumulative_trapezoid, trapezoid
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
@@ -138,7 +139,8 @@ def sharpness(network, x, y, tolerance=0.05):
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     parameters = [p for p in network.parameters() if p.requires_grad]
-    with undisturbed(network, y.device), torch.enable_grad():
+    # Of the kernels of attention, the others cannot be differentiated twice.
+    with undisturbed(network, y.device), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         # A copy, here and below, for a network that works on its input in place.
         loss = F.cross_entropy(_logits(network(x[:].clone())), y)
         gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from rc_utils.counting.sampling import vertex_indices
+from rc_utils.measures import sharpness
 from rc_utils.networks import build_network
 from rc_utils.training import TrainConfig, evaluate, train
 from rc_utils.training.loop import PointsBetween, random_labels
@@ -141,6 +142,31 @@ def test_gradient_penalty_is_added_to_the_loss(tiny_data):
         (F.cross_entropy(plain(x), y) + 0.2 * torch.stack(norms).mean()).backward()
 
     assert_trained_as(plain, tiny_data, config, step, atol=1e-5)
+
+
+class Attention(torch.nn.Linear):
+    """Mean of the attention between rows W x of pixels, by torch's kernel or written out."""
+
+    by_kernel = True
+
+    def forward(self, x):
+        z = super().forward(x)
+        if self.by_kernel:
+            return F.scaled_dot_product_attention(z, z, z).mean((1, 2))
+        return ((z @ z.mT / math.sqrt(z.shape[-1])).softmax(-1) @ z).mean((1, 2))
+
+
+def test_attention_is_differentiated_twice_by_the_penalty_and_the_sharpness(tiny_data):
+    torch.manual_seed(0)
+    ours, plain = Attention(8, 10), Attention(8, 10)
+    plain.load_state_dict(ours.state_dict())
+    plain.by_kernel = False
+    for network in (ours, plain):
+        train(network, tiny_data, dataclasses.replace(CONFIG, gradient_penalty=0.2))
+    torch.testing.assert_close(ours.weight, plain.weight, rtol=0, atol=1e-5)
+    images, labels = tiny_data.x_train[:50], tiny_data.y_train[:50]
+    found, expected = sharpness(ours, images, labels), sharpness(plain, images, labels)
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("setting", ["sam_radius", "gradient_penalty"])

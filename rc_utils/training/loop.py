@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from tqdm import tqdm
 
 from rc_utils.counting.classifier import (
@@ -277,13 +278,14 @@ def _backward(network, optimizer, config, x, y, y_other, weight):
     partners; points between images follow.
     """
     n = len(y_other)
+    lower = kernel = contextlib.nullcontext()
     if config.gradient_penalty:
         x = x.detach().requires_grad_()
-    lower = contextlib.nullcontext()
+        kernel = sdpa_kernel(SDPBackend.MATH)  # attention's others are not twice differentiable
     if config.precision == "bfloat16":
         # Within the block of `train` a cache of rounded weights would outlive the step.
         lower = torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False)
-    with lower:
+    with lower, kernel:
         # x is needed again: a copy, for a network that works on its input in place.
         again = config.sam_radius or config.gradient_penalty
         logits = network(x.clone() if again else x)
