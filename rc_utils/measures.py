@@ -284,7 +284,7 @@ def pal_score(curve):
     cumulated = cumulative_trapezoid(np.interp(u, MAGNITUDES, curve), u, initial=0)
     weak, strong = u <= 0.1 + 1e-9, u >= 0.4 - 1e-9
     near = trapezoid(cumulated[weak], u[weak])
-    return float(trapezoid(cumulated[strong], u[strong]) / near) if near > 0 else 0.0
+    return float(trapezoid(cumulated[strong], u[strong]) / near) if near else 0.0
 
 
 def boundary_thickness(network, x, seed=0):

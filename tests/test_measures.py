@@ -161,6 +161,8 @@ def test_mixup_scores_of_a_threshold():
     assert measures.pal_score(curve) == pytest.approx(strong / 0.0025, rel=1e-5)
     with pytest.raises(ValueError, match="no label occurs twice"):
         measures.mixup_curve(threshold(0.5), grey(0.0, 1.0), torch.tensor([0, 1]), "intra")
+    of_none = measures.mixup_curve(threshold(0.5), grey(0.0, 1.0), torch.tensor([0, 0]), "inter")
+    assert math.isnan(measures.pal_score(of_none))
 
 
 def test_one_logit_is_the_second_of_two_of_which_the_first_is_0():
