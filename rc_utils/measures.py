@@ -139,6 +139,7 @@ def sharpness(network, x, y, tolerance=0.05):
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     parameters = [p for p in network.parameters() if p.requires_grad]
+    require(parameters, "no parameter of the network is trained: requires_grad is False for all")
     # Of the kernels of attention, the others cannot be differentiated twice.
     with undisturbed(network, y.device), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         # A copy, here and below, for a network that works on its input in place.

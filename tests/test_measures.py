@@ -106,6 +106,8 @@ def test_sharpness_of_separated_images_and_no_measure_of_a_diverged_network():
     linear.weight.data[:] = torch.nan
     with pytest.raises(NonFiniteScores, match="at 12 of 12 points: has it diverged"):
         measures.sharpness(linear, x, y)
+    with pytest.raises(ValueError, match="requires_grad is False for all"):
+        measures.sharpness(linear.requires_grad_(False), x, y)
 
 
 def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():
