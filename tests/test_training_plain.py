@@ -130,6 +130,20 @@ def test_sharpness_aware_steps_take_the_gradient_where_the_loss_is_larger(tiny_d
     assert_trained_as(plain, tiny_data, config, step)
 
 
+def test_sharpness_aware_training_may_be_interrupted_where_the_loss_is_larger(tiny_data):
+    network, passes = network_of(), iter([1])
+
+    def interrupt(module, given):
+        if module.training and next(passes, None) is None:
+            raise KeyboardInterrupt
+
+    network.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        train(network, tiny_data, dataclasses.replace(CONFIG, sam_radius=0.3))
+    for one, other in zip(network.parameters(), network_of().parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_gradient_penalty_is_added_to_the_loss(tiny_data):
     config, plain = dataclasses.replace(CONFIG, gradient_penalty=0.2), network_of()
 

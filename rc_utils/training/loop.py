@@ -314,13 +314,13 @@ def ascended(parameters, radius):
     moved = [p for p in parameters if p.grad is not None]
     before = [p.detach().clone() for p in moved]
     norm = torch.stack([p.grad.norm() for p in moved]).norm()
-    with torch.no_grad():
-        for p in moved:
-            p.add_(p.grad * (radius / norm.clamp(min=1e-12)))
-    yield
-    with torch.no_grad():
+    for p in moved:
+        p.data.add_(p.grad * (radius / norm.clamp(min=1e-12)))
+    try:
+        yield
+    finally:  # a training that is interrupted here leaves the network where it was, too
         for p, old in zip(moved, before, strict=True):
-            p.copy_(old)
+            p.data.copy_(old)
 
 
 def batches(config, data, rng, between=None):
