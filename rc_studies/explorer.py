@@ -49,8 +49,8 @@ def explorer_html(
     text = json.dumps(shown, separators=(",", ":")).replace("</", "<\\/")
     return (
         '<div class="rc-explorer" role="group" aria-label="Explorer of decision regions">\n'
-        '<p class="rc-explorer-off">A script draws the pictures; it runs in the built book alone.'
-        f'</p>\n<script type="application/json">{text}</script>\n</div>'
+        '<p class="rc-explorer-off">A script draws the pictures; it needs the built book and '
+        f'JavaScript.</p>\n<script type="application/json">{text}</script>\n</div>'
     )
 
 

@@ -313,6 +313,11 @@ def test_the_explorer_shows_our_counts_and_follows_the_keys(show_alone, made_exp
     assert counts_shown(tab) == counts_of(grids, 1, 0)
     status = tab.locator("[role=status]").inner_text()
     first, second = counts_of(grids, 1, 0)
+    play = tab.get_by_role("button")
+    play.click()
+    assert play.inner_text() == "Pause"
+    tab.get_by_role("slider").press("ArrowRight")  # whoever moves the slider takes it over
+    assert play.inner_text() == "Play"
     assert status == (
         f"Triangle 2, epoch 0 of 9: {first} regions with learning rate 0.01, "
         f"{second} regions with learning rate 0.02."

@@ -162,7 +162,10 @@
       timer = setInterval(step, 800);
       show();
     });
-    form.addEventListener("input", show);
+    form.addEventListener("input", (event) => {
+      if (event.target === slider && timer) stop();
+      show();
+    });
     form.addEventListener("submit", (event) => event.preventDefault());
     show();
   }
