@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import functools
 import pathlib
 import re
 
@@ -12,12 +13,12 @@ import pytest
 from filelock import FileLock
 from pretended_gpu import pretended_gpu
 
-from rc_utils.notebooks import notebook_parameters
+from rc_utils.notebooks import find_notebook, notebook_parameters
 from rc_utils.paths import project_root
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.execute import sweep
 
-NOTEBOOKS = sorted((project_root() / "notebooks").glob("*.ipynb"))
+NAMES = sorted(path.stem for path in (project_root() / "notebooks").glob("*.ipynb"))
 CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
 
 # The campaign of the pages that count a network anew: of a convolutional one that takes a minute.
@@ -63,7 +64,7 @@ OTHER = {
 
 
 @pytest.fixture(scope="session")
-def swept(tmp_path_factory, worker_id):
+def trained(tmp_path_factory, worker_id):
     """Results with the runs of the campaigns; the first worker that asks trains them for all."""
     own = tmp_path_factory.getbasetemp()
     folder = (own if worker_id == "master" else own.parent) / "swept"
@@ -74,18 +75,29 @@ def swept(tmp_path_factory, worker_id):
     return folder
 
 
+@pytest.fixture
+def run(trained, monkeypatch):
+    """A function that runs a page on these results and with other parameters."""
+    monkeypatch.setenv("RC_RESULTS", str(trained))
+    return functools.partial(execute, monkeypatch)
+
+
 # An unfilled place of a text, or the name of an object instead of what it holds.
 LEFT_OVER = re.compile(r"\{\w+(:[^}]*)?\}| object at 0x|\bNone\b|\bNaN\b")
 
 
-def run(path, parameters, monkeypatch):
+def execute(monkeypatch, name, others=(), **parameters):
     """Execute a notebook's code here, where a kernel would take longer than the page itself.
 
+    others: parameters of those pages that have them.
     Every cell of a figure draws one with numbers in it or says why there is none; no table and no
     sentence is empty or holds what only Python understands.
     """
-    shown = []
-    assert set(parameters) <= set(notebook_parameters(path))
+    shown, path = [], find_notebook(name)
+    known = notebook_parameters(path)
+    given = {key: value for key, value in dict(others).items() if key in known}
+    given |= SMALL.get(name, {}) | parameters
+    assert set(given) <= set(known)
     monkeypatch.setattr(plt, "show", lambda: (shown.extend(drawn()), plt.close("all")))
     namespace = {"__name__": "__main__"}
     for cell in nbformat.read(path, 4).cells:
@@ -96,7 +108,7 @@ def run(path, parameters, monkeypatch):
         last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
         exec(compile(ast.Module(body, []), str(path), "exec"), namespace)
         if "parameters" in cell.metadata.get("tags", []):
-            namespace.update(parameters)
+            namespace.update(given)
         value = last and eval(compile(ast.Expression(last.value), str(path), "eval"), namespace)
         texts = [getattr(value, f"_repr_{kind}_", lambda: None)() for kind in ("html", "markdown")]
         texts = [text[0] if isinstance(text, tuple) else text for text in texts if text is not None]
@@ -121,79 +133,60 @@ def drawn():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_on_a_tiny_campaign_with_other_parameters(notebook, swept, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(swept))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_runs_on_a_tiny_campaign_with_other_parameters(name, run, monkeypatch):
     # The campaigns of three are the book's own.
-    if notebook.stem[:2] not in ("17", "18", "20"):
+    if name[:2] not in ("17", "18", "20"):
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
-    known = notebook_parameters(notebook)
     others = dict.fromkeys(("campaign", "reference", "shown"), "tiny-all") | {"seed": 1}
-    parameters = {key: value for key, value in others.items() if key in known}
-    parameters |= SMALL.get(notebook.stem, {}) | OTHER.get(notebook.stem, {})
-    with pretended_gpu() if "device" in parameters else contextlib.nullcontext():
-        run(notebook, parameters, monkeypatch)
+    own = OTHER.get(name, {})
+    with pretended_gpu() if "device" in own else contextlib.nullcontext():
+        run(name, others, **own)
 
 
 # Pages of claims, of which this campaign has not every experiment and measure.
-CLAIMS = [path for path in NOTEBOOKS if path.stem[:2] in ("01", "03", "04", "05", "06", "07")]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("notebook", CLAIMS, ids=lambda path: path.stem)
-def test_a_page_of_claims_runs_where_experiments_are_missing(notebook, swept, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(swept))
-    known, tiny = notebook_parameters(notebook), dict.fromkeys(("campaign", "shown"), "shapes-tiny")
-    parameters = {key: value for key, value in tiny.items() if key in known}
-    run(notebook, SMALL.get(notebook.stem, {}) | parameters, monkeypatch)
+@pytest.mark.parametrize("name", [name for name in NAMES if re.match("0[134567]", name)])
+def test_a_page_of_claims_runs_where_experiments_are_missing(name, run):
+    run(name, dict.fromkeys(("campaign", "shown"), "shapes-tiny"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "held"), [("06_augmentation", 3), ("07_training_evolution", 0)])
-def test_runs_of_another_optimizer_are_not_held_against_the_paper(name, held, swept, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(swept))
-    path = project_root() / "notebooks" / f"{name}.ipynb"
-    own = {"campaign": OPTIMIZERS, "shown": PERCEPTRON} | SMALL.get(name, {})
-    known = notebook_parameters(path)
-    found = run(path, {key: own[key] for key in own if key in known}, monkeypatch)
-    assert [result.n for result in found["results"]] == [4] * held
+def test_runs_of_another_optimizer_are_not_held_against_the_paper(name, held, run):
+    results = run(name, {"campaign": OPTIMIZERS, "shown": PERCEPTRON})["results"]
+    assert [result.n for result in results] == [4] * held
 
 
 @pytest.mark.slow
-def test_dimensions_are_compared_over_one_training_and_every_run_once(swept, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(swept))
-    path = project_root() / "notebooks" / "11_beyond_the_grid.ipynb"
+def test_dimensions_are_compared_over_one_training_and_every_run_once(run):
     own = {"campaign": PERCEPTRON, "dimensions": str(CAMPAIGNS / "tiny-all")}
-    other = run(path, SMALL[path.stem] | own, monkeypatch)["other"]
+    other = run("11_beyond_the_grid", **own)["other"]
     assert (len(other), set(other["optimizer"]), set(other["mixup_alpha"])) == (4, {"sgd"}, {0.0})
 
 
 @pytest.mark.slow
-def test_the_page_of_counting_ends_with_trained_networks(swept, tmp_path, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(swept))
+def test_the_page_of_counting_ends_with_trained_networks(run, tmp_path):
     text = (CAMPAIGNS / "tiny-mlp" / "campaign.toml").read_text()
     (tmp_path / "campaign.toml").write_text(text.replace("epochs = [2]", "epochs = [1, 0]"))
-    path = project_root() / "notebooks" / "02_counting.ipynb"
-    assert run(path, SMALL[path.stem] | {"campaign": str(tmp_path)}, monkeypatch)["last"] == 2
+    assert run("02_counting", campaign=str(tmp_path))["last"] == 2
 
 
 @pytest.mark.slow
-def test_a_count_with_the_name_of_another_stands_in_no_column(swept, tmp_path, monkeypatch):
-    monkeypatch.setenv("RC_RESULTS", str(swept))
-    path = project_root() / "notebooks" / "05_ablations.ipynb"
+def test_a_count_with_the_name_of_another_stands_in_no_column(run, tmp_path):
     text = (CAMPAIGNS / "tiny-all" / "campaign.toml").read_text()
     swapped = text.replace("[counts.test]", "[counts.]").replace("[counts.random]", "[counts.test]")
     named = []
     for content in (text, swapped.replace("[counts.]", "[counts.random]")):
         (tmp_path / "campaign.toml").write_text(content)
-        found = run(path, {"imagenet": "", "campaign": str(tmp_path)}, monkeypatch)["entries"]
+        found = run("05_ablations", campaign=str(tmp_path))["entries"]
         named.append({"d=2", "Test", "Random"} & set(found["column"]))
     assert named == [{"d=2", "Test", "Random"}, {"d=2"}]
 
 
 def test_notebooks_have_no_outputs_and_cells_of_25_lines_at_most():
-    for notebook in NOTEBOOKS:
-        for cell in nbformat.read(notebook, 4).cells:
+    for name in NAMES:
+        for cell in nbformat.read(find_notebook(name), 4).cells:
             if cell.cell_type == "code":
-                assert not cell.outputs, notebook.name
-                assert len(cell.source.splitlines()) <= 25, f"{notebook.name}: {cell.source[:60]}"
+                assert not cell.outputs, name
+                assert len(cell.source.splitlines()) <= 25, f"{name}: {cell.source[:60]}"
