@@ -132,11 +132,17 @@ def test_every_operation_has_full_precision_while_it_is_evaluated():
         after = [op.fp32_precision for op in operations]
         operation.fp32_precision = own
         assert (inside, after) == ({"ieee"}, before)
+    own = [op.fp32_precision for op in operations]
+    for operation in operations:
+        operation.fp32_precision = "none"
     torch.backends.fp32_precision = "tf32"
     with full_precision():
         pass
-    torch.backends.fp32_precision = "none"  # which the operations have to follow as before
-    assert {op.fp32_precision for op in operations} == {"none"}
+    torch.backends.fp32_precision = "none"
+    follow = {op.fp32_precision for op in operations} == {"none"}
+    for operation, value in zip(operations, own, strict=True):
+        operation.fp32_precision = value
+    assert follow  # the wider switch, as before
 
 
 def test_what_cannot_be_trained_is_named(tiny_data):
