@@ -16,8 +16,9 @@ import torch
 
 import rc_utils as rc
 from rc_utils.datasets import load_dataset
-from rc_utils.sweep import load_campaign
+from rc_utils.sweep import load_campaign, sweep, trained_network
 from rc_utils.sweep.records import load_evolution, load_runs
+from rc_utils.sweep.run import dataset_of
 from rc_utils.training import TrainConfig
 
 FILE = pathlib.Path(__file__).with_name("guard_rails.json")
@@ -131,6 +132,31 @@ def test_nothing_that_is_committed_has_changed(found, name):
 
 def test_every_committed_table_is_compared(found):
     assert sorted(found) == sorted(DIGESTS)
+
+
+def test_tiny_campaign_counts_what_the_networks_have(results):
+    """Counts of shapes-tiny by the sweep, and by a loop that shares no code with the counting."""
+    campaign = load_campaign("shapes-tiny")
+    assert all(outcome.status == "done" for outcome in sweep(campaign))
+    table = load_runs(campaign)
+    assert len(table) == 8
+    planned = next(iter(campaign.runs().values()))
+    row = table.set_index("run_id").loc[planned.spec.run_id]
+    network, data = trained_network(planned), dataset_of(planned.spec)
+    settings = campaign.counts["main"]
+    rng = np.random.default_rng([settings.get("seed", 0), 0])
+    uniform = rng.random((settings["num_samples"], 2))
+    n = len(data.x_train)
+    counts = []
+    for first, second in uniform:
+        i, j = int(first * n), int(second * (n - 1))
+        j += j >= i
+        ends = data.x_train[[i, j]]
+        t = np.linspace(0, 1, settings.get("resolution", 200), dtype=np.float32)
+        t = torch.from_numpy(t)[:, None, None, None]
+        labels = network(torch.lerp(ends[0], ends[1], t)).argmax(1).numpy()
+        counts.append(1 + int((labels[1:] != labels[:-1]).sum()))
+    assert abs(np.mean(counts) - row["count"]) < 0.05
 
 
 if __name__ == "__main__":

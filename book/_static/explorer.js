@@ -163,7 +163,7 @@
       show();
     });
     form.addEventListener("input", (event) => {
-      if (event.target === slider && timer) stop();
+      if (event.target === slider) stop();
       show();
     });
     form.addEventListener("submit", (event) => event.preventDefault());
