@@ -117,7 +117,7 @@ def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"y_test": None}, "'y_test'"),
+    ({"y_test": None}, "y_test is not a file in the archive"),
     ({"x_train": np.zeros((90, 12, 12, 3), np.float32)}, "x_train is float32.*square uint8"),
     ({"y_train": np.arange(90) % 3 % 2 * 2}, r"labels \[0 2\] for 4 classes, .* without a gap"),
     ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),

@@ -168,11 +168,12 @@ def downloaded(name, folder):
 
 def read_cache(path):
     """The dataset of an npz file, without unpickling; ValueError if it is damaged or is none."""
-    keys = ("x_train", "y_train", "x_test", "y_test", "classes", "source", "note")
+    keys, more = ("x_train", "y_train", "x_test", "y_test"), ("classes", "source", "note")
     with open(path, "rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
-                return checked({key: archive[key] for key in keys if key in archive}, path.name)
+                found = (*keys, *(key for key in more if key in archive))
+                return checked({key: archive[key] for key in found}, path.name)
         except Exception as error:  # of any class, depending on which bytes are wrong
             fault = f"{path} is not a dataset as expected, or damaged ({error})"
             advice = "Correct it, or put an intact copy in its place"
