@@ -84,6 +84,8 @@ def settings(name):
     dataset = campaign["dataset"]
     # Defaults of the functions where the file is silent: the whole dataset, the published width.
     widths = {options.get("width", 64) for options in campaign["networks"].values()}
+    mains = [e for e in load_campaign(name).experiments if e.name == "main"]
+    seeds = {len(listed) for e in mains for listed in e.seeds.values()}
     return {
         "Training images": f"{dataset.get('n_train', 50_000):,}",
         "Test images": f"{dataset.get('n_test', 10_000):,}",
@@ -93,7 +95,7 @@ def settings(name):
         "Learning rates": ", ".join(map(str, main["grid"]["lr"])),
         "Batch sizes": ", ".join(map(str, main["grid"]["batch_size"])),
         "Weight decays": ", ".join(map(str, main["grid"]["weight_decay"])),
-        "Seeds": str(len(main["seeds"])),
+        "Seeds": " or ".join(map(str, sorted(seeds))),
     }
 
 
