@@ -92,8 +92,8 @@ def bullets(results):
         f"**Scale matters.** Those networks saw {data['n_train']:,} images of {size} × {size} "
         f"pixels. On {larger['n_train']:,} of {larger['image_size']} × {larger['image_size']}, "
         f"near the paper's gap, r is {alone[near[0]]} in ResNet18 but {text[near[1]]} in VGG19; "
-        f"batch size / learning rate is ahead. Over {len(ours)} full-size settings of ResNet18 our "
-        f"counts are within {away:.2f} of "
+        f"batch size / learning rate seems ahead. Over {len(ours)} full-size settings of ResNet18 "
+        f"our counts are within {away:.2f} of "
         "[the authors'](notebooks/17_papers_records.ipynb); log count, r = "
         f"{alone['study/full-size: log count, ours']}, is ahead of that ratio by "
         f"{text['study/full-size: lead, ours']}.",
