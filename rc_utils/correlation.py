@@ -185,12 +185,12 @@ def partial_correlation(
 def slope(
     rows: pd.DataFrame, formula: str, term: str, units: Sequence[Hashable], unit: str = "settings"
 ) -> Estimate:
-    """Coefficient `term` of a least-squares `formula`, with a cluster-robust interval over units.
+    """Coefficient `term` of a least-squares `formula`, with an interval over units.
 
-    formula: of statsmodels, such as "count ~ C(network) + log2_lr". For m units and k coefficients
-    that differ between them the variance is enlarged by m / (m - k), and Student's quantile has
-    m - k degrees of freedom. NaN where the rows do not vary the term; no interval where nothing is
-    left to estimate the error from. Raises ValueError for rows without a value.
+    formula: of statsmodels, such as "count ~ C(network) + log2_lr". Cluster-robust where units have
+    several rows: for m units and k coefficients that differ between them the variance is enlarged
+    by m / (m - k), Student's freedom is m - k. NaN where the rows do not vary the term; no interval
+    where nothing is left to estimate the error. Raises ValueError for rows without a value.
     """
     codes, number = _unit_codes(units)
     model, largest = _least_squares(formula, rows)
@@ -373,7 +373,7 @@ def regression_formula(rows: pd.DataFrame) -> str:
 def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") -> Estimate:
     """Change of `column` when `factor`, "lr" or "batch_size", doubles, by `regression_formula`.
 
-    Replicates are averaged, and errors are clustered by setting, which networks share. NaN where
+    Replicates are averaged, and errors are clustered by setting where networks share it. NaN where
     the factor does not vary. Raises ValueError for rows without a value.
     """
     rows = distinct_settings(runs)
