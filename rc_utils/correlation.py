@@ -256,7 +256,8 @@ def bootstrap(
 
     units: (n,) name of the unit of each row. statistic: from weights (B, n), how often each row is
     counted, to (B,) values; with weights of one it is the value. The interval holds it, is widened
-    by sqrt(m / (m - 1)), and is none below `MIN_UNITS` units or where the resamples do not vary.
+    by sqrt(m / (m - 1)), and is none below `MIN_UNITS` units or where the resamples do not vary. Of
+    a share near 0 or 1 over a dozen units it is too narrow.
     """
     codes, number = _unit_codes(units)
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else math.nan
