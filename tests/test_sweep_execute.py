@@ -18,7 +18,7 @@ from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
 from rc_utils.sweep import records, run
 from rc_utils.sweep.campaign import RunSpec, parse_campaign
-from rc_utils.sweep.execute import check_values, main, plan, sweep, verify
+from rc_utils.sweep.execute import check_values, main, on_dask, plan, sweep, verify
 from rc_utils.sweep.records import missing_runs
 from rc_utils.training import TrainConfig
 
@@ -81,6 +81,9 @@ def test_a_sweep_finishes_alone_or_with_workers_and_is_done(results, tmp_path, m
         for part in ("results", "spec", "measures"):
             assert record[part] == alone[key][0][part]
         assert counts_of(record) == counts_of(alone[key][0])
+    todo = list(campaign.runs().values())[:1]
+    ignores = lambda _: signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # noqa: E731
+    assert list(on_dask(todo, ignores, 1, None)) == [True]  # a terminal tells workers too
 
 
 def test_a_measure_of_the_readers_may_return_any_kind_of_number_alone(monkeypatch):

@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import functools
 import random
+import signal
 import sys
 import traceback
 
@@ -33,6 +34,7 @@ DASK_SETTINGS = {
     "distributed.logging.distributed": "error",  # else warnings of workers that end slowly
     # A worker on a laptop or shared machine that was suspended is not dead.
     "distributed.scheduler.worker-ttl": None,
+    "distributed.worker.preload": ["rc_utils.sweep.execute"],  # of local workers: `dask_setup`
     # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in
     # every layer, which more than doubles the time of a count. Both thresholds: setting one
     # switches off the other's rule.
@@ -107,6 +109,11 @@ def attempt(planned, device, compile):
     results, name = record["results"], planned.spec.network["name"]
     accuracies = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
     return Outcome(run_id, "done", f"{run_id} {name} {record['status']}: {accuracies}")
+
+
+def dask_setup(worker):
+    """Called by Dask in a local worker: leave Ctrl-C, which reaches it too, to the sweep."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def on_dask(todo, job, workers, scheduler):
