@@ -6,6 +6,7 @@ test_book.py.
 
 import functools
 import json
+import pathlib
 import re
 import shutil
 import urllib.parse
@@ -92,9 +93,9 @@ def problems(tab, root):
     own = (ADDRESS, "data:", "blob:")
     found = [f"asks for {url}" for url in tab.requests if not url.startswith(own)]
     found += [f"console: {text}" for text in tab.errors]
-    found += [f"formula not rendered: {text}" for text in tab.evaluate(RAW_FORMULAS)]
-    found += [f"broken image: {source}" for source in tab.evaluate(BROKEN_IMAGES)]
-    found += [f"figure without alt text: {source}" for source in tab.evaluate(NO_ALT)]
+    found += [f"formula not rendered: {text}" for text in look(tab, "rawFormulas")]
+    found += [f"broken image: {source}" for source in look(tab, "brokenImages")]
+    found += [f"figure without alt text: {source}" for source in look(tab, "noAlt")]
     found += broken_links(tab, root)
     found += [f"light: {text}" for text in violations(tab, {})]
     tab.emulate_media(color_scheme="dark")
@@ -103,67 +104,19 @@ def problems(tab, root):
     found += [f"dark: {text}" for text in violations(tab, {"runOnly": ["color-contrast"]})]
     for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
-        found += [f"cut off at {width} px: {text}" for text in tab.evaluate(CUT_OFF)]
+        found += [f"cut off at {width} px: {text}" for text in look(tab, "cutOff")]
         if width > 700:
-            found += [f"broken at {width} px: {word}" for word in tab.evaluate(BROKEN_WORDS)]
-    found += [f"wider than a phone: {text}" for text in tab.evaluate(TOO_WIDE)]
+            found += [f"broken at {width} px: {word}" for word in look(tab, "brokenWords")]
+    found += [f"wider than a phone: {text}" for text in look(tab, "tooWide")]
     return found
 
 
-RAW_FORMULAS = """() => [...document.querySelectorAll(".math")]
-    .filter(e => !e.querySelector("mjx-container") || e.querySelector("mjx-merror"))
-    .map(e => e.textContent.trim())"""
-BROKEN_IMAGES = """async () => {
-    const images = [...document.images].filter(e => e.getAttribute("src"));
-    images.forEach(e => e.loading = "eager");
-    await Promise.allSettled(images.map(e => e.decode()));
-    return images.filter(e => !e.complete || !e.naturalWidth).map(e => e.src.slice(0, 100));
-}"""
-# docutils writes the name of the file where no text was given.
-NO_ALT = """() => [...document.querySelectorAll(
-        "main figure img, main .cell_output img, main figure svg")]
-    .map(e => [e, (e.getAttribute("alt") || e.getAttribute("aria-label") || "").trim()])
-    .filter(([e, text]) => !text || e.src?.endsWith(text.split("/").at(-1)))
-    .map(([e]) => (e.src || e.outerHTML).slice(0, 100))"""
-# Tables, figures and formulas that are wider than the box around them, which clips the rest.
-CUT_OFF = """() => {
-    const isShown = e => e.getClientRects().length > 0;
-    const clips = e =>
-        getComputedStyle(e).overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1;
-    const wide = "main table, main figure, main img, main mjx-container[display]";
-    const found = [];
-    for (const e of document.querySelectorAll(wide)) {
-        let box = e;
-        while (isShown(e) && box && box.tagName !== "MAIN" && !clips(box)) box = box.parentElement;
-        if (isShown(e) && box && box.tagName !== "MAIN" && !box.closest("pre"))
-            found.push(`${box.scrollWidth} px in ${box.clientWidth}: ${e.outerHTML.slice(0, 80)}`);
-    }
-    return found;
-}"""
-# Words and numbers of tables that a line breaks within, but for paths and hyphened words.
-BROKEN_WORDS = """() => {
-    const found = [], lines = range => new Set([...range.getClientRects()].map(r => r.top));
-    for (const cell of document.querySelectorAll("main td, main th")) {
-        const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
-        while (texts.nextNode())
-            for (const word of texts.currentNode.data.matchAll(/\\S+/g)) {
-                if (/[/_]|\\w-\\w/.test(word[0])) continue;
-                const range = document.createRange();
-                range.setStart(texts.currentNode, word.index);
-                range.setEnd(texts.currentNode, word.index + word[0].length);
-                if (lines(range).size > 1) found.push(word[0]);
-            }
-    }
-    return found;
-}"""
-# The elements that stick out, where the page can be scrolled sideways.
-TOO_WIDE = """() => {
-    const root = document.documentElement;
-    if (root.scrollWidth <= root.clientWidth) return [];
-    const sticksOut = e => e.getBoundingClientRect().right > root.clientWidth + 1;
-    const out = [...document.querySelectorAll("main *")].filter(sticksOut);
-    return [`${root.scrollWidth} px`, ...out.slice(0, 3).map(e => e.outerHTML.slice(0, 100))];
-}"""
+CHECKS = pathlib.Path(__file__).with_name("page_checks.js").read_text(encoding="utf8")
+
+
+def look(tab, check):
+    """What a function of page_checks.js finds on the page in `tab`."""
+    return tab.evaluate(f"{CHECKS}.{check}()")
 
 
 def broken_links(tab, root):
@@ -187,30 +140,12 @@ def anchors(path):
 
 
 # Contrast takes long: it is looked at where a page has a look, a colour on backgrounds, first.
-MARK_FIRST = """() => {
-    const seen = new Set();
-    for (const e of document.body.querySelectorAll("*")) {
-        e.removeAttribute("data-first");
-        const texts = [...e.childNodes].filter(node => node.nodeType === Node.TEXT_NODE);
-        const hasText = texts.some(node => node.data.trim());
-        if (!(hasText || e.matches("input, select")) || !e.getClientRects().length) continue;
-        const { color, fontSize, fontWeight } = getComputedStyle(e);
-        const look = [color, fontSize, fontWeight];
-        for (let box = e; box; box = box.parentElement) {
-            const { backgroundColor, backgroundImage, opacity } = getComputedStyle(box);
-            look.push(backgroundColor, backgroundImage, opacity);
-        }
-        const key = look.filter(value => !["rgba(0, 0, 0, 0)", "none", "1"].includes(value)).join();
-        if (!seen.has(key)) e.setAttribute("data-first", "");
-        seen.add(key);
-    }
-}"""
 ONLY_FIRST = 'axe.configure({ rules: [{ id: "color-contrast", selector: "[data-first]" }] });'
 
 
 def violations(tab, options):
     """axe-core's serious and critical violations without those of the theme."""
-    tab.evaluate(MARK_FIRST)
+    look(tab, "markFirst")
     found, axe = [], Axe(AXE_SCRIPT + ONLY_FIRST)
     answer = axe.run(tab, options=options | {"resultTypes": ["violations"]}).response
     for rule in answer["violations"]:
