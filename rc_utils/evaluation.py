@@ -31,11 +31,16 @@ def evaluation_mode(module):
     """Evaluation mode inside the block, then each part's own."""
     # Frozen TorchScript has no mode of its own.
     modes = [(part, getattr(part, "training", False)) for part in module.modules()]
-    module.eval()
+    try:
+        module.eval()
+    except NotImplementedError:  # of an exported program, which has no modes, or with one as a part
+        for part, _ in modes:
+            part.training = False
     try:
         yield
     finally:
-        module.train(modes[0][1])  # a change of mode may do more than set a flag
+        with contextlib.suppress(NotImplementedError):
+            module.train(modes[0][1])  # a change of mode may do more than set a flag
         for part, mode in modes:
             part.training = mode
 

@@ -32,7 +32,8 @@ from rc_utils.counting.segments import segment_table
 from rc_utils.training.loop import check_outputs
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
-REAL = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64"
+EXAMPLE, ANY = (torch.zeros(2, 2),), ({0: torch.export.Dim.AUTO},)
+REAL = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 >i4 >f4 >f8"
 
 
 class Net(nn.Module):
@@ -83,6 +84,7 @@ GOOD = {
     "log-probabilities": through(after=lambda m, z: z.log_softmax(1)),
     "scripted": lambda seed: torch.jit.script(plain(seed)),
     "frozen": lambda seed: torch.jit.freeze(torch.jit.script(plain(seed).eval())),
+    "exported": lambda seed: torch.export.export(plain(seed), EXAMPLE, dynamic_shapes=ANY).module(),
     "a class that is switched off": through(
         after=lambda m, z: torch.cat([z, torch.full_like(z[:, :1], -torch.inf)], 1)
     ),

@@ -132,13 +132,14 @@ def as_tensor(values):
     values = np.asarray(values)
     found = f"an array holds {values.dtype}, which are no numbers; labels are to be integers"
     require(values.dtype.kind in "buifc", found)
-    # torch takes no read-only memory and no negative stride.
-    return torch.from_numpy(np.require(values, requirements=["C", "W", "E"]))
+    # torch takes no read-only memory, no negative stride and no other byte order.
+    return torch.from_numpy(np.require(values, values.dtype.newbyteorder("="), ["C", "W", "E"]))
 
 
 def precision_of(points):
     """float64 for points in double precision or integers beyond float32's, else float32."""
-    name = str(getattr(points, "dtype", "")).removeprefix("torch.")
+    dtype = getattr(points, "dtype", "")
+    name = getattr(dtype, "name", str(dtype).removeprefix("torch."))  # in any byte order
     wide = name in ("float64", "int64", "uint64", "int32", "uint32")
     return torch.float64 if wide else torch.float32
 
