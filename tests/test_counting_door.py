@@ -354,9 +354,7 @@ def test_points_that_are_no_dense_real_numbers_are_named(points, message):
 
 
 def test_places_that_are_not_finite_are_refused_where_labels_would_not_show_it():
-    def labels(x):
-        return (x[:, 0] > 0).astype(int)
-
+    labels = lambda x: (x[:, 0] > 0).astype(int)  # noqa: E731
     for far in ((0, np.nan), (0, 1e39)):
         with pytest.raises(ValueError, match="alpha_range or direction_length is too large"):
             region_count(labels, SEGMENT.astype("f4"), alpha_range=far)
@@ -368,10 +366,7 @@ def test_a_class_that_is_switched_off_wins_nowhere_however_far_the_others_fall()
     points = np.random.default_rng(0).normal(size=(300, 2))
     points[:6] *= 1000
     means, prior = np.array([[1, 1], [-1, -1], [0, 0]]), np.array([-0.7, -0.7, -np.inf])
-
-    def scores(x):
-        return prior - ((x[:, None] - means) ** 2).sum(2) / 2
-
+    scores = lambda x: prior - ((x[:, None] - means) ** 2).sum(2) / 2  # noqa: E731
     for options in ({"strategy": "adaptive"}, {"dim": 2, "num_samples": 30}):
         found = region_count(scores, points, **options).counts
         two = region_count(lambda x: scores(x)[:, :2], points, **options).counts
@@ -379,9 +374,7 @@ def test_a_class_that_is_switched_off_wins_nowhere_however_far_the_others_fall()
 
 
 def test_scores_that_are_not_finite_are_counted_in_the_error():
-    def scores(x):
-        return np.stack([x[:, 0], np.where(x[:, 0] > 0.95, np.nan, 0)], axis=1)
-
+    scores = lambda x: np.stack([x[:, 0], np.where(x[:, 0] > 0.95, np.nan, 0)], 1)  # noqa: E731
     with pytest.raises(ValueError, match="30 of 600 points"):
         region_count(scores, SEGMENT, num_samples=3)
 

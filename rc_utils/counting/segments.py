@@ -19,6 +19,7 @@ BEND_FACTOR = 5.0
 # A change of label is simple where the two scores' difference changes by more than so many bends.
 MONOTONE_FACTOR = 2.0
 PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
+BLOCK_SCORES = 1 << 17  # of segments that are judged together, which takes twenty times as much
 BLOCK_SEGMENTS = 20  # segments of a table that are evaluated together
 
 
@@ -56,7 +57,21 @@ def sample_adaptively(classifier, corners, lattice, coarse=None):
     position = np.round(np.linspace(0, finest, count)).astype(np.int64)
     samples = look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
     rounding = rounding_of(classifier, samples.scores, corners)
-    return refine(look, samples, lambda samples: hiding_places(samples, rounding))
+    step = max(1, BLOCK_SCORES // samples.scores[:count].size)
+    unsettled = np.arange(len(corners))
+
+    def suspects(samples):
+        nonlocal unsettled
+        found = []
+        for part in np.split(unsettled, range(step, len(unsettled), step)):
+            rows = np.flatnonzero(np.isin(samples.segment, part))
+            some = Samples(*[values[rows] for values in samples])
+            found.append(rows[hiding_places(some, rounding)])
+        found = np.concatenate(found)
+        unsettled = np.unique(samples.segment[found])  # the others get no more points
+        return found
+
+    return refine(look, samples, suspects)
 
 
 def segment_table(model, vertices, *, batch_size=None, progress=False):
