@@ -285,6 +285,9 @@ def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
     by_place = lambda x: fixed(x) + np.arange(len(x))[:, None] * [0, 1]  # noqa: E731
     with pytest.raises(ValueError, match="depends on the other points"):  # seen by the order alone
         region_count(by_place, points, batch_size=16)
+    sizes, labels = [], lambda x: (sizes.append(len(x)), (x[:, 0] > 0).astype(int))[1]
+    region_count(labels, points, num_samples=4, resolution=5)
+    assert max(sizes) <= 30  # 240 large images at once could fill the memory
 
 
 @pytest.mark.parametrize("seed", [2, 15])

@@ -19,8 +19,8 @@ from rc_utils.validation import check_count, require
 # Stands for the label of a point whose scores are not all finite.
 NON_FINITE = -(2**31)
 # Points at which a model is probed: more than 25, from where on `torch.cdist` multiplies matrices;
-# of labels more still, of which a random model changes only a few in a hundred.
-NUM_PROBED, NUM_PROBED_LABELS = 26, 240
+# of labels more still, of which a random model changes only a few in a hundred, in some batches.
+NUM_PROBED, NUM_PROBED_LABELS, LARGEST_PROBED = 26, 240, 30
 # Shares of the spread of its scores by which these may differ from call to call, and between batch
 # sizes, which have different matrix kernels: those of the nine networks differ by some 1e-6.
 CALL_TOLERANCE, BATCH_TOLERANCE = 1e-5, 1e-4
@@ -196,7 +196,8 @@ def probed(classifier, points, batch_size=None):
     if batch_size is not None:
         batch_size = check_count("batch_size", batch_size, 1)
     number = max(NUM_PROBED, len(points))
-    size = number if batch_size is None or batch_size > 64 else batch_size
+    size = min(number, LARGEST_PROBED)
+    size = size if batch_size is None or batch_size > 64 else batch_size
     order = torch.arange(-(-number // size) * size) % len(points)
     points = points.detach().to(classifier.device, classifier.dtype)
 
@@ -216,7 +217,7 @@ def probed(classifier, points, batch_size=None):
     with contextlib.suppress(Exception), watch:  # some compiled models cannot be watched
         others.append(outputs(order.flip(0), size)[::-1])
     half = max(1, size // 2)
-    for fewer, some in ((half, order[:half]), (1, order[:2])):
+    for fewer, some in ((half, order[: len(order) // 2]), (1, order[:2])):
         with contextlib.suppress(Exception):  # of a model that takes no smaller batch
             others.append(outputs(some, fewer))
     changed = False
