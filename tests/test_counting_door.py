@@ -285,7 +285,12 @@ def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
     by_place = lambda x: fixed(x) + np.arange(len(x))[:, None] * [0, 1]  # noqa: E731
     with pytest.raises(ValueError, match="depends on the other points"):  # seen by the order alone
         region_count(by_place, points, batch_size=16)
-    sizes, labels = [], lambda x: (sizes.append(len(x)), (x[:, 0] > 0).astype(int))[1]
+    sizes = []
+
+    def labels(x):
+        sizes.append(len(x))
+        return (x[:, 0] > 0).astype(int)
+
     region_count(labels, points, num_samples=4, resolution=5)
     assert max(sizes) <= 30  # 240 large images at once could fill the memory
 
@@ -357,7 +362,9 @@ def test_points_that_are_no_dense_real_numbers_are_named(points, message):
 
 
 def test_places_that_are_not_finite_are_refused_where_labels_would_not_show_it():
-    labels = lambda x: (x[:, 0] > 0).astype(int)  # noqa: E731
+    def labels(x):
+        return (x[:, 0] > 0).astype(int)
+
     for far in ((0, np.nan), (0, 1e39)):
         with pytest.raises(ValueError, match="alpha_range or direction_length is too large"):
             region_count(labels, SEGMENT.astype("f4"), alpha_range=far)
@@ -369,7 +376,10 @@ def test_a_class_that_is_switched_off_wins_nowhere_however_far_the_others_fall()
     points = np.random.default_rng(0).normal(size=(300, 2))
     points[:6] *= 1000
     means, prior = np.array([[1, 1], [-1, -1], [0, 0]]), np.array([-0.7, -0.7, -np.inf])
-    scores = lambda x: prior - ((x[:, None] - means) ** 2).sum(2) / 2  # noqa: E731
+
+    def scores(x):
+        return prior - ((x[:, None] - means) ** 2).sum(2) / 2
+
     for options in ({"strategy": "adaptive"}, {"dim": 2, "num_samples": 30}):
         found = region_count(scores, points, **options).counts
         two = region_count(lambda x: scores(x)[:, :2], points, **options).counts
@@ -377,7 +387,9 @@ def test_a_class_that_is_switched_off_wins_nowhere_however_far_the_others_fall()
 
 
 def test_scores_that_are_not_finite_are_counted_in_the_error():
-    scores = lambda x: np.stack([x[:, 0], np.where(x[:, 0] > 0.95, np.nan, 0)], 1)  # noqa: E731
+    def scores(x):
+        return np.stack([x[:, 0], np.where(x[:, 0] > 0.95, np.nan, 0)], axis=1)
+
     with pytest.raises(ValueError, match="30 of 600 points"):
         region_count(scores, SEGMENT, num_samples=3)
 

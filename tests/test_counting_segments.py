@@ -24,8 +24,13 @@ def test_the_counts_of_a_fine_grid_at_a_fraction_of_its_evaluations():
 
 def test_classes_that_win_nowhere_change_no_count_and_take_little_memory():
     points, low = np.random.default_rng(8).normal(size=(60, 12)), np.linspace(-99, -9, 2000)
-    scores = lambda x: 9 * np.sin(x * np.arange(12, 0, -1) / 4)  # noqa: E731
-    wide = lambda x: np.hstack([scores(x), np.tile(low, (len(x), 1))])  # noqa: E731
+
+    def scores(x):
+        return 9 * np.sin(x * np.arange(12, 0, -1) / 4)
+
+    def wide(x):
+        return np.hstack([scores(x), np.tile(low, (len(x), 1))])
+
     tracemalloc.start()
     many = region_count(wide, points, num_samples=20, strategy="adaptive")
     assert tracemalloc.get_traced_memory()[1] < 6 * 8 * 2012 * many.num_evaluations  # all scores
@@ -38,7 +43,10 @@ def test_classes_that_win_nowhere_change_no_count_and_take_little_memory():
 @pytest.mark.parametrize("centre", [0.3, 0.4901, 0.7777])
 def test_a_region_far_below_the_grid_is_found(centre):
     """The second score is positive in an interval of 0.002; its slopes show from far away."""
-    scores = lambda x: np.hstack([0 * x, 1e-6 - (x - centre) ** 2])  # noqa: E731
+
+    def scores(x):
+        return np.hstack([0 * x, 1e-6 - (x - centre) ** 2])
+
     count = region_count(scores, SEGMENT, num_samples=1, strategy="adaptive")
     assert count.counts.tolist() == [3]
     assert count.num_evaluations < 60
@@ -49,7 +57,9 @@ def test_a_region_far_below_the_grid_is_found(centre):
 
 @pytest.mark.parametrize(("k", "span"), [(9, (-3, 4)), (9, (4, -3)), (600, (0.4, 0.45))])
 def test_longer_and_shorter_ranges_are_looked_at_as_closely(k, span):
-    wave = lambda x: np.sin(k * x[:, 0] + 0.3)  # noqa: E731
+    def wave(x):
+        return np.sin(k * x[:, 0] + 0.3)
+
     options = {"num_samples": 2, "alpha_range": span}
     adaptive = region_count(wave, SEGMENT, strategy="adaptive", **options)
     fine = region_count(wave, SEGMENT, resolution=5001, **options)
