@@ -191,6 +191,9 @@ def main(argv=None):
             draw(model, points, output, args["seed"], resolution, args["batch_size"])
         except ValueError as error:  # on a few triangles a score may look like a probability
             output = f"none ({error})"
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     except Exception as error:  # those of onnxruntime, zipfile, NumPy and models share no class
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1

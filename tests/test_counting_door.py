@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 from torch.nn import functional as F
@@ -110,6 +111,7 @@ def int8(m, h):
 
 CENTRES = torch.from_numpy(np.random.default_rng(0).random((3, 2))).float()
 REGRESSOR = make_pipeline(RandomForestRegressor(2)).fit(np.eye(2), [-1, 1])
+OF_PAIRS = make_pipeline(SVC(decision_function_shape="ovo")).fit(np.eye(3, 2), [0, 1, 2])
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
 ROUNDS = "half precision|of its batch"  # which may turn a last bit, and so a rounding
 # What it is, and the words with which it is refused.
@@ -147,6 +149,7 @@ BAD = {
     "labels as floats": (lambda seed: lambda x: (x[:, 0] > 0) * -1.0, "labels as integers"),
     "names": (lambda seed: lambda x: np.where(x[:, 0] > 0, "a", "b"), "<U1, which are no numbers"),
     "a regressor": (lambda seed: REGRESSOR, "Pipeline is a regressor"),
+    "scores of pairs": (lambda seed: OF_PAIRS.decision_function, "scores pairs of classes"),
     "a regressor's predictions": (lambda seed: REGRESSOR.predict, "Pipeline is a regressor"),
     "votes of a random network": (
         through(lambda m, h: F.dropout(h, 0.5), lambda m, z: F.one_hot(z.argmax(1), 3).float()),

@@ -87,6 +87,10 @@ def as_classifier(model, points, names=None):
     is_module = isinstance(owner, nn.Module) and name == "forward"
     if is_module or (name == "predict" and hasattr(owner, "__sklearn_tags__")):
         model = owner  # whose modes, and whether it classifies, can be told
+    last = owner.steps[-1][1] if hasattr(owner, "steps") else owner  # of a pipeline
+    of_pairs = name == "decision_function" and getattr(last, "decision_function_shape", "") == "ovo"
+    fault = "decision_function scores pairs of classes: give the classifier itself"
+    require(not of_pairs or len(owner.classes_) < 3, fault)
     if isinstance(model, nn.Module):
         state = [*model.parameters(), *model.buffers()]
         # Its weights would be drawn in the first batch.
