@@ -190,7 +190,7 @@ def blocks(results):
     readme = [LEAD, f"![{ALT}](book/_static/headline.svg)", CAPTION, points]
     intro = ["```{raw} html\n:file: _static/walls.svg\n```", walls()[1]]
     intro += [f"```{{image}} _static/headline.svg\n:alt: {ALT}\n```", CAPTION]
-    intro += [points.replace(".ipynb)", ")")]
+    intro += [points.replace("](notebooks/", "](../notebooks/")]
     return "\n\n".join([START, *readme, END]), "\n\n".join([START, *intro, END])
 
 

@@ -223,9 +223,6 @@ def _execute_page(page, layout, metadata):
     for cell in executed.cells:
         # Two pages may share the name of a figure; nothing refers to it.
         cell.metadata.get("mystnb", {}).get("figure", {}).pop("name", None)
-        if cell.cell_type == "markdown":
-            # The copy lies in book/notebooks, beside the pages that the notebook calls ../book/...
-            cell.source = cell.source.replace("](../book/", "](../")
     write_atomically(layout.executed(page), f"{nbformat.writes(executed)}\n".encode())
 
 

@@ -1,8 +1,4 @@
-"""Sphinx extension: a button on each page that leads to its source.
-
-The source is in the repository that `repository-code` of CITATION.cff names; without one, it is
-the book's own copy.
-"""
+"""Sphinx extension: links to pages as in the repository, and a button that leads to the source."""
 
 import pathlib
 import re
@@ -13,8 +9,14 @@ BOOK = pathlib.Path(__file__).resolve().parent
 
 def setup(app):
     """Called by Sphinx; the theme begins its list of buttons at the default priority of 500."""
+    app.connect("source-read", _find_pages)
     app.connect("html-page-context", _add_button, priority=502)
     return {"parallel_read_safe": True, "version": "1"}
+
+
+def _find_pages(app, page, source):
+    # In the repository notebooks lie beside the folder of the book, in the book below it.
+    source[0] = re.sub(r"\]\((\.\./)+(book/|(?=notebooks/))", "](/", source[0])
 
 
 def _add_button(app, pagename, templatename, context, doctree):
@@ -26,7 +28,7 @@ def _add_button(app, pagename, templatename, context, doctree):
 
 
 def source_address(book, page, suffix):
-    """Address of a page's source in the repository; None if the citation names no repository."""
+    """Address of a page in the repository that CITATION.cff names; None if it names none."""
     citation = (book.parent / "CITATION.cff").read_text(encoding="utf-8")
     pages = tomllib.loads((book / "pages.toml").read_text(encoding="utf-8"))["pages"]
     folder, _, name = page.rpartition("/")
