@@ -1,6 +1,7 @@
 """What the book is published with: the dictionary of columns and downloads."""
 
 import csv
+import itertools
 import re
 import zipfile
 
@@ -37,3 +38,13 @@ def test_downloads_are_the_notebooks_and_the_records(tmp_path, monkeypatch):
         assert archive.namelist() == ["columns.csv", "tiny-imagenet-small.csv"]
         lines = archive.read("tiny-imagenet-small.csv").decode().splitlines()
     assert len(lines) == 1 + len(load_runs(recorded))
+
+
+def test_links_between_files_lead_somewhere_in_the_repository():
+    """As GitHub and an editor follow them; those of the book are followed in a browser."""
+    lost, patterns = [], ("*.md", "book/*.md", "book/guide/*.md", "notebooks/*.ipynb")
+    for path in itertools.chain(*map(ROOT.glob, patterns)):
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8")):
+            if "://" not in link and not (path.parent / link).exists():
+                lost.append(f"{path.name}: {link}")
+    assert lost == []
