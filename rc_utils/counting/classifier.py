@@ -328,11 +328,12 @@ def probed_inside(classifier, corners, batch_size=None):
 
 
 def probed_enough(classifier, points_of, batch_size=None):
-    """`probed` at `points_of(NUM_PROBED)`; at more points if outputs are labels, votes or signs."""
+    """`probed` at `points_of(NUM_PROBED)`; at more points if outputs may be labels or votes."""
     for number in (NUM_PROBED, NUM_PROBED_LABELS):
         found = probed(classifier, points_of(number), batch_size)
-        several = found.outputs.size > len(found.outputs)
-        if several and not _are_whole(found.outputs[np.isfinite(found.outputs)]):  # nor votes
+        finite = found.outputs[np.isfinite(found.outputs)]
+        are_scores = found.outputs.shape[1:] > (1,) or finite.min(initial=0) < 0
+        if are_scores and not _are_whole(finite):
             break
     return found
 

@@ -120,9 +120,10 @@ def region_count(
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.
         progress: show a bar over the points on stderr, with the time left.
 
-    The model is probed first, by some ninety evaluations, or a thousand if it returns labels or one
-    score; `num_evaluations` leaves them out. It is refused with the reason if it is random, depends
-    on its batch, changes itself, rounds to 16 bits or returns one probability (`probed`).
+    The model is probed first, by some ninety evaluations, or a thousand if it returns labels, votes
+    or one score that is never negative; `num_evaluations` leaves them out. It is refused with the
+    reason if it is random, depends on its batch, changes itself, rounds to 16 bits or returns one
+    probability (`probed`).
 
     The points do not depend on the batch size. A network's scores can, in their last bits; a label
     does only where two scores are equal to seven digits.
