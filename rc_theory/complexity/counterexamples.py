@@ -114,8 +114,8 @@ def steady_ratio() -> float:
     """lambda_steady over the Lipschitz constant of a network with n_l = n = 2: infinite.
 
     W_1 = I, W_2 = [[1, 1], [1, 1]], W_3 = (1, -1) and equal biases. Both units of the second layer
-    are equal everywhere, so f is constant. If dropout removes one of them, the first bias moves: by
-    W_2^T z_2 W_3^T, of norm sqrt(2), at a point where all units are active.
+    are equal everywhere, so f is constant. If dropout removes one of them, the first bias moves, by
+    sqrt(2) where all units are active. W_3 = (1, e - 1) meets Assumption 1 at small rates: 1 / e.
     """
     second, last = np.ones((2, 2)), np.array([1.0, -1.0])
     masks = np.array(list(itertools.product((0, 1), repeat=2)))
