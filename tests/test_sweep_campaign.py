@@ -94,6 +94,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["counts", "std_error"], {}, "counts.std_error has the name of a column of standard errors"),
     (["counts", "main_std_error"], {}, "counts.main_std_error has the name of a column of stand"),
     # Values out of range.
+    (["networks", "small", "width"], float("inf"), "networks.small: Out of range float"),
     (["experiments", 0, "ranges"], {"weight_decay": [0.1, 0.0]}, r"ranges.weight_decay is no"),
     (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
 ])  # fmt: skip
