@@ -103,7 +103,10 @@ def decode(file, size):
 def _array_in(path, key):
     fault = f"{path} is no .npz or .npy file and no folder"
     require(path.suffix in (".npz", ".npy"), f"{fault}: use np.savez(..., x=points)")
-    points = np.load(path)
+    try:
+        points = np.load(path)
+    except ValueError as error:  # NumPy's advice is to unpickle it
+        raise ValueError(f"{path} is damaged, or holds other things than numbers") from error
     if path.suffix == ".npz":
         names = points.files
         only = names[0] if len(names) == 1 else None
@@ -148,6 +151,7 @@ def draw(model, points, path, seed, resolution, batch_size):
         axes = below.subplots(1, 2)
         for labels, ax in zip(grid.labels, axes, strict=True):
             plotting.decision_regions(labels[inside], places, ax)
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path)
     plt.close(fig)
 

@@ -42,7 +42,7 @@ def folder(tmp_path, monkeypatch, rng):
 
 
 def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys):
-    words = "stripes_module:stripes points.npz --num-samples 30 -o picture.svg"
+    words = "stripes_module:stripes points.npz --num-samples 30 -o new/picture.svg"
     assert count.main([*words.split(), "--strategy", "adaptive", "--coarse", "8"]) == 0
     printed = capsys.readouterr().out
     model, points = count.load_model("stripes_module:stripes"), count.load_points("points.npz")
@@ -50,7 +50,7 @@ def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys
     assert expected.mean > 1
     assert "strategy='adaptive', coarse=8" in printed
     assert f"95 % interval: {mean(expected.counts, 'samples')}" in printed
-    picture = (folder / "picture.svg").read_text()
+    picture = (folder / "new" / "picture.svg").read_text()
     assert all(text in picture for text in ("segment", "predicted", "$x_3$", "class 1"))
 
 
@@ -117,6 +117,7 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng):
     ("stripes_module:stripes colours.npz", "bytes of shape (2, 4, 4, 5) are no images"),
     ("stripes_module:stripes stripes_module.py", "stripes_module.py is no .npz or .npy file"),
     ("stripes_module:stripes words.npy", "of type <U1 and shape (2, 2), expected real numbers"),
+    ("stripes_module:stripes torn.npz", "torn.npz is damaged, or holds other things than numbers"),
     ("stripes_module:stripes images", "give the model's size with --image-size"),
     ("stripes_module:stripes images/none --image-size 8", "no images in images/none"),
     ("stripes_module:stripes points.npz --mean 1 2 3", "--mean is [1.0, 2.0, 3.0]; expected"),
@@ -127,6 +128,7 @@ def test_wrong_words_are_named(folder, capsys, words, message):
     np.savez("bytes.npz", x=np.zeros((4, 7), dtype=np.uint8))
     np.savez("colours.npz", x=np.zeros((2, 4, 4, 5), dtype=np.uint8))
     np.save("words.npy", np.full((2, 2), "a"))
+    (folder / "torn.npz").write_bytes(b"torn")
     (folder / "images" / "none").mkdir()
     assert count.main(words.split()) == 1
     assert message in capsys.readouterr().err
