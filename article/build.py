@@ -78,23 +78,20 @@ def results_block():
 
 def settings(name):
     """The settings of a campaign's main experiment, as texts."""
-    path = ROOT / "campaigns" / name / "campaign.toml"
-    campaign = tomllib.loads(path.read_text(encoding="utf-8"))
-    main = next(e for e in campaign["experiments"] if e["name"] == "main")
-    dataset = campaign["dataset"]
+    campaign = load_campaign(name)
+    main, dataset = campaign.experiment("main"), campaign.dataset
     # Defaults of the functions where the file is silent: the whole dataset, the published width.
-    widths = {options.get("width", 64) for options in campaign["networks"].values()}
-    mains = [e for e in load_campaign(name).experiments if e.name == "main"]
-    seeds = {len(listed) for e in mains for listed in e.seeds.values()}
+    widths = {options.get("width", 64) for options in campaign.networks.values()}
+    seeds = {len(listed) for listed in main.seeds.values()}
     return {
         "Training images": f"{dataset.get('n_train', 50_000):,}",
         "Test images": f"{dataset.get('n_test', 10_000):,}",
         "Image size": f"{dataset.get('image_size', 32)} × {dataset.get('image_size', 32)}",
         "Width of the networks": " or ".join(map(str, sorted(widths))),
-        "Epochs": str(campaign["train"]["epochs"]),
-        "Learning rates": ", ".join(map(str, main["grid"]["lr"])),
-        "Batch sizes": ", ".join(map(str, main["grid"]["batch_size"])),
-        "Weight decays": ", ".join(map(str, main["grid"]["weight_decay"])),
+        "Epochs": str(campaign.train["epochs"]),
+        "Learning rates": ", ".join(map(str, main.grid["lr"])),
+        "Batch sizes": ", ".join(map(str, main.grid["batch_size"])),
+        "Weight decays": ", ".join(map(str, main.grid["weight_decay"])),
         "Seeds": " or ".join(map(str, sorted(seeds))),
     }
 

@@ -195,10 +195,11 @@ def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:
             line, look = own[batch].dropna(), {"color": color, "marker": marker, "linewidth": 1.5}
             ax.plot(line.index, line, label=f"batch size {batch:g}", **look)
         ax.set(title=network, xscale="log", xlabel=label_of("lr"))
-        plain_ticks(ax.xaxis)
         if few:
             ax.set_xticks(own.index, [f"{lr:g}" for lr in own.index], fontsize=10)
             ax.minorticks_off()
+        else:
+            plain_ticks(ax.xaxis)
     for ax in axes.flat[len(networks) :]:
         ax.set_visible(False)
     fig.supylabel(label_of(column))

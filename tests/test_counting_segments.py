@@ -55,17 +55,19 @@ def test_a_region_far_below_the_grid_is_found(centre):
     assert count.counts.tolist() == [4]
 
 
-@pytest.mark.parametrize(("k", "span"), [(9, (-3, 4)), (9, (4, -3)), (600, (0.4, 0.45))])
-def test_longer_and_shorter_ranges_are_looked_at_as_closely(k, span):
+@pytest.mark.parametrize(
+    ("frequency", "alpha_range"), [(9, (-3, 4)), (9, (4, -3)), (600, (0.4, 0.45))]
+)
+def test_longer_and_shorter_ranges_are_looked_at_as_closely(frequency, alpha_range):
     def wave(x):
-        return np.sin(k * x[:, 0] + 0.3)
+        return np.sin(frequency * x[:, 0] + 0.3)
 
-    options = {"num_samples": 2, "alpha_range": span}
+    options = {"num_samples": 2, "alpha_range": alpha_range}
     adaptive = region_count(wave, SEGMENT, strategy="adaptive", **options)
     fine = region_count(wave, SEGMENT, resolution=5001, **options)
     assert adaptive.counts.tolist() == fine.counts.tolist()
     assert fine.mean >= 10
-    assert adaptive.num_evaluations >= 2 * max(1, abs(np.diff(span)[0])) * COARSE_INTERVALS
+    assert adaptive.num_evaluations >= 2 * max(1, abs(np.diff(alpha_range)[0])) * COARSE_INTERVALS
 
 
 @pytest.mark.parametrize("resolution", [200, 1000])

@@ -61,7 +61,7 @@ def test_the_numbers_of_the_readme_by_hand():
         assert round(value, decimals) == pytest.approx(shown), words
 
 
-def test_batch_size_over_learning_rate_is_ahead_near_the_papers_gap_as_the_readme_says():
+def test_batch_size_over_learning_rate_seems_ahead_near_the_papers_gap_as_the_readme_says():
     assert "in VGG19; batch size / learning rate seems ahead." in README
     for campaign in ("gap-resnet18", "gap-vgg19"):
         runs = load_runs(campaign)

@@ -115,7 +115,8 @@ def steady_ratio() -> float:
 
     W_1 = I, W_2 = [[1, 1], [1, 1]], W_3 = (1, -1) and equal biases. Both units of the second layer
     are equal everywhere, so f is constant. If dropout removes one of them, the first bias moves, by
-    sqrt(2) where all units are active. W_3 = (1, e - 1) meets Assumption 1 at small rates: 1 / e.
+    sqrt(2) where all units are active. Assumption 1 fails then; with W_3 = (1, eps - 1) it holds at
+    small learning rates, and the ratio is 1 / eps.
     """
     second, last = np.ones((2, 2)), np.array([1.0, -1.0])
     masks = np.array(list(itertools.product((0, 1), repeat=2)))

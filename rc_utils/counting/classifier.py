@@ -19,7 +19,8 @@ from rc_utils.validation import check_count, require
 # Stands for the label of a point whose scores are not all finite.
 NON_FINITE = -(2**31)
 # Points at which a model is probed: more than 25, from where on `torch.cdist` multiplies matrices;
-# of labels more still, of which a random model changes only a few in a hundred, in some batches.
+# of labels more still, of which a random model changes only a few in a hundred; and at most so many
+# of them at once, since they may be large images.
 NUM_PROBED, NUM_PROBED_LABELS, LARGEST_PROBED = 26, 240, 30
 # Shares of the spread of its scores by which these may differ from call to call, and between batch
 # sizes, which have different matrix kernels: those of the nine networks differ by some 1e-6.
@@ -200,8 +201,7 @@ def probed(classifier, points, batch_size=None):
     if batch_size is not None:
         batch_size = check_count("batch_size", batch_size, 1)
     number = max(NUM_PROBED, len(points))
-    size = min(number, LARGEST_PROBED)
-    size = size if batch_size is None or batch_size > 64 else batch_size
+    size = batch_size if batch_size and batch_size <= 64 else min(number, LARGEST_PROBED)
     order = torch.arange(-(-number // size) * size) % len(points)
     points = points.detach().to(classifier.device, classifier.dtype)
 

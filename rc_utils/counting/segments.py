@@ -19,7 +19,7 @@ BEND_FACTOR = 5.0
 # A change of label is simple where the two scores' difference changes by more than so many bends.
 MONOTONE_FACTOR = 2.0
 PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
-BLOCK_SCORES = 1 << 17  # of segments that are judged together, which takes twenty times as much
+BLOCK_SCORES = 1 << 17  # scores that are judged together, in twenty times their memory
 BLOCK_SEGMENTS = 20  # segments of a table that are evaluated together
 
 
