@@ -41,14 +41,22 @@ def _onnx(path, output):
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    name, outputs = session.get_inputs()[0].name, [found.name for found in session.get_outputs()]
+    entry, outputs = session.get_inputs()[0], [found.name for found in session.get_outputs()]
     known = ", ".join(f"{path}:{found}" for found in outputs)
     chosen = [output] if output else outputs
     single = len(chosen) == 1 and chosen[0] in outputs
     require(single, f"name one of the outputs of {path}: {known}")
+    dtype = np.float64 if entry.type == "tensor(double)" else np.float32
 
     def scores(batch):
-        return session.run(chosen, {name: np.asarray(batch, dtype=np.float32)})[0]
+        rows, found = np.asarray(batch, dtype=dtype), []
+        # Many exported models take batches of one size alone: the last is filled with its own rows.
+        size = entry.shape[0] if isinstance(entry.shape[0], int) else len(rows)
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
+            whole = np.resize(part, (size, *part.shape[1:]))
+            found.append(session.run(chosen, {entry.name: whole})[0][: len(part)])
+        return np.concatenate(found)
 
     return scores
 
