@@ -231,11 +231,11 @@ def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(r
     turned = {"counts": [entry | {"counts": entry["counts"][::-1]}]}
     accuracy = record["results"]["test_accuracy"]
     near = {"results": record["results"] | {"test_accuracy": accuracy + 0.03}}
-    far = {"results": record["results"] | {"test_accuracy": accuracy + 0.05}}
-    doubled = {"counts": [entry | {"counts": [2 * n for n in entry["counts"]]}]}
+    far = {"results": record["results"] | {"test_accuracy": accuracy - 0.05}}
+    halved = {"counts": [entry | {"counts": [n / 2 for n in entry["counts"]]}]}
     assert entry["counts"][::-1] != entry["counts"]
     relabelled = {"predictions": record["predictions"][::-1]}
-    answers = [answer(**changes) for changes in (turned, near, relabelled, far, doubled)]
+    answers = [answer(**changes) for changes in (turned, near, relabelled, far, halved)]
     assert [agrees for _, agrees in answers] == [True, True, True, False, False]
     assert all("an accuracy differs by" in line for line, _ in answers)
     others = {"provenance": record["provenance"] | {"data": {"sha256": "of other data"}}}

@@ -16,7 +16,7 @@ import torch
 from rc_utils.counting import predict_labels, region_count
 from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.datasets import ImageTensor, load_dataset
-from rc_utils.evaluation import evaluation_mode, full_precision, own_random_state
+from rc_utils.evaluation import full_precision, own_random_state
 from rc_utils.measures import MEASURES, measure
 from rc_utils.networks import NETWORKS, build_network
 from rc_utils.paths import data_dir, results_dir, write_atomically
@@ -225,9 +225,7 @@ def start_of(spec):
             is_weight = weight.ndim > 1 or not name.endswith("bias")
             if is_weight and weight.is_floating_point() and not weight.any():
                 weight.normal_(std=0.1)
-        with evaluation_mode(network):
-            scores = network(batch)
-        scores = torch.cat([scores, network.train()(batch), network.eval()(batch)])
+        scores = torch.cat([network.train(mode)(batch) for mode in (False, True, False)])
     weights = [[name, list(w.shape), w.requires_grad] for name, w in network.named_parameters()]
     return {"scores": scores[:, :10].double().nan_to_num().tolist(), "parameters": weights}
 
