@@ -47,9 +47,7 @@ def plain_batch(data, batch, config, rng):
     mean, std = data.x_train.mean.view(3, 1, 1), data.x_train.std.view(3, 1, 1)
     x, y = (raw.float() - mean) / std, data.y_train[batch]
     weight = float(rng.beta(config.mixup_alpha, config.mixup_alpha)) if config.mixup_alpha else 1.0
-    partner = (
-        torch.from_numpy(rng.permutation(len(y))) if config.mixup_alpha else torch.arange(len(y))
-    )
+    partner = rng.permutation(len(y)) if config.mixup_alpha else np.arange(len(y))
     return weight * x + (1 - weight) * x[partner], y, y[partner], weight
 
 

@@ -53,7 +53,7 @@ class Classifier:
     def __call__(self, batch):
         """Labels or scores of a batch, as `as_classifier` says; ValueError for another output."""
         output, n = self.call(batch.contiguous()), len(batch)
-        known = isinstance(output, np.ndarray | list | torch.Tensor)
+        known = isinstance(output, list) or hasattr(output, "__array__")
         require(known, f"the model returned a {type(output).__name__}: give it one output")
         output = as_tensor(output).detach()
         column = output.ndim <= 2 and output.numel() == n
@@ -71,10 +71,11 @@ def as_classifier(model, points, names=None):
     """Adapt `model` to the kind of `points`, `(N, *shape)`, it is to be evaluated on.
 
     - A torch module gets float32 tensors on the device of its parameters (float64 if they are).
-    - An object with `predict` (scikit-learn) gets arrays (n, prod(shape)).
-    - Any other callable gets batches `(n, *shape)`: NumPy arrays where `points` is one, else
-      tensors on their device. Both get the precision of `points`: float64 where they are (or are
-      integers of 32 bits or more), else float32.
+    - An estimator of scikit-learn, or what has `predict` and cannot be called, gets arrays
+      (n, prod(shape)).
+    - Any other callable gets batches `(n, *shape)`: tensors on the device of `points` where these
+      are torch's, else NumPy arrays. Both get the precision of `points`: float64 where they are (or
+      are integers of 32 bits or more), else float32.
 
     Outputs (n, C) with C >= 2 are scores, whose argmax is the label; -inf switches a class off.
     Outputs (n,) or (n, 1) are labels if integers or booleans, else one score, positive for label 1.
@@ -83,7 +84,8 @@ def as_classifier(model, points, names=None):
     Raises TypeError for another kind of model, ValueError for a module whose weights are not there.
     """
     device = getattr(points, "device", None)
-    device = device if isinstance(device, torch.device) else torch.device("cpu")
+    takes_arrays = not isinstance(device, torch.device)
+    device = torch.device("cpu") if takes_arrays else device
     owner, name = getattr(model, "__self__", None), getattr(model, "__name__", "")
     is_module = isinstance(owner, nn.Module) and name == "forward"
     if is_module or (name == "predict" and hasattr(owner, "__sklearn_tags__")):
@@ -102,7 +104,9 @@ def as_classifier(model, points, names=None):
         require(not rounded, f"the module has parameters in {rounded}; {ROUNDED} (model.float())")
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
-    predicts = callable(getattr(model, "predict", None))
+    # A Keras model has `predict`, too, which takes no rows.
+    other = callable(model) and not hasattr(model, "__sklearn_tags__")
+    predicts = callable(getattr(model, "predict", None)) and not other
     if isinstance(model, type):
         raise TypeError(f"model is the class {model.__name__}: make one of it")
     if not predicts and not callable(model):
@@ -111,7 +115,7 @@ def as_classifier(model, points, names=None):
         raise TypeError(f"model is a {type(model).__name__}; {expected}{method}")
     call = _predict_of(model) if predicts else model
     device = torch.device("cpu") if predicts else device
-    takes_arrays = predicts or isinstance(points, np.ndarray)
+    takes_arrays = takes_arrays or predicts
     columns = getattr(getattr(model, "__self__", model), "feature_names_in_", None)
     if columns is not None and names is not None:
         columns = names
@@ -307,7 +311,8 @@ def _alike(one, other, share):
 
 def classifier_inside(model, vertices, batch_size=None):
     """The model as a probed `Classifier`, and vertices (B, d + 1, *shape) on its device."""
-    shape = tuple(as_points(vertices).shape)
+    vertices = as_points(vertices)
+    shape = tuple(vertices.shape)
     fits = len(shape) >= 3 and shape[1] >= 2 and 0 not in shape
     require(fits, f"vertices have shape {shape}; expected (B, d + 1, *shape) with B, d >= 1")
     classifier = as_classifier(model, vertices)

@@ -94,7 +94,7 @@ def region_count(
         model: torch module, scikit-learn classifier, or callable from a batch to scores or labels
             (`as_classifier`). A module is evaluated in evaluation mode, without gradients, without
             TF32, and left as it was. Count in one thread: threads share its mode and TF32's switch.
-        points: data `(N, *shape)`: NumPy array, torch tensor, image tensor, data frame.
+        points: data `(N, *shape)`: torch tensor, image tensor, data frame, array of any library.
         dim, num_samples: d >= 1, the dimension of the simplices, and their number.
         resolution: points on each edge; None takes 200, 30, 16, 12, 10 for d = 1..5, then 8.
             On triangles of rough networks one adaptive count in ten to twenty is off, mostly by 1.

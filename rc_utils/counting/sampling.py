@@ -121,7 +121,9 @@ def as_points(points):
     require(not np.ma.is_masked(points), "points have masked entries: leave these out")
     fits = is_array and is_dense and is_real
     require(fits, f"points are a {type(points).__name__}{shape}; expected {expected}")
-    return points
+    # Arrays of other libraries, such as JAX and h5py, have other rules for an array as an index.
+    is_torch = isinstance(getattr(points, "device", None), torch.device)
+    return points if is_torch else np.asarray(points)
 
 
 def as_tensor(values):
