@@ -127,6 +127,7 @@ def int8(m, h):
 
 CENTRES = torch.from_numpy(np.random.default_rng(0).random((3, 2))).float()
 REGRESSOR = make_pipeline(RandomForestRegressor(2)).fit(np.eye(2), [-1, 1])
+REGRESSOR[0].classes_ = []  # as those of CatBoost have
 OF_PAIRS = make_pipeline(SVC(decision_function_shape="ovo")).fit(np.eye(3, 2), [0, 1, 2])
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
 ROUNDS = "half precision|of its batch"  # which may turn a last bit, and so a rounding

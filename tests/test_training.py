@@ -208,8 +208,7 @@ def test_a_network_is_trained_in_the_layout_it_takes(tiny_data, monkeypatch):
 
 def test_a_compiled_network_is_trained_as_it_is(tiny_data, monkeypatch):
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    plain, compiled = (
-        train(small_network(), tiny_data, TrainConfig(epochs=1, batch_size=64), compile=compile)
-        for compile in (False, True)
-    )
+    config = TrainConfig(epochs=1, batch_size=64)
+    plain = train(small_network(), tiny_data, config)
+    compiled = train(small_network(), tiny_data, config, compile=True)
     assert torch.allclose(state(plain.network), state(compiled.network), atol=1e-6)

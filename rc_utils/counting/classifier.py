@@ -131,15 +131,16 @@ def as_classifier(model, points, names=None):
 
 def _predict_of(model):
     """The method `predict` of an estimator; names of classes as their positions in `classes_`."""
-    if getattr(model, "classes_", None) is None:
+    classes = getattr(model, "classes_", None)
+    if classes is None or not len(classes):
         tags = getattr(model, "__sklearn_tags__", None)
         predicts_labels = tags is None or tags().estimator_type != "regressor"
         advice = "give a function of a batch that says the label"
         require(predicts_labels, f"the {type(model).__name__} is a regressor: {advice}")
         return model.predict
-    several = np.ndim(model.classes_[0]) > 0
+    several = np.ndim(classes[0]) > 0
     require(not several, "the classifier predicts several labels for a point: count one of them")
-    classes = pd.Index(np.asarray(model.classes_))
+    classes = pd.Index(np.asarray(classes))
 
     def predict(rows):
         positions = classes.get_indexer(np.ravel(model.predict(rows)))
