@@ -156,6 +156,7 @@ def test_slope_is_clustered_least_squares():
     tiny = slope(rows.assign(y=1e-12 * rows["y"]), "y ~ C(kind) + x", "x", range(30))
     assert 1e12 * tiny.low == pytest.approx(alone.low)
     assert slope(rows.assign(y=0.1), "y ~ C(kind) + x", "x", range(30)).value == 0
+    assert np.isnan(slope(rows.assign(x=3.0), "y ~ C(kind) + x", "x", range(30)).value)
     large = slope(rows.assign(x=1e9 * rows["x"]), "y ~ x + I(x**2)", "x", range(30))
     assert 1e9 * large.low == pytest.approx(slope(rows, "y ~ x + I(x**2)", "x", range(30)).low)
 

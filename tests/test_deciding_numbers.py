@@ -83,9 +83,7 @@ def test_the_deciding_numbers_by_other_code():
     assert [(r.value, r.low, r.high) for r in own] == [pytest.approx(r, abs=1e-9) for r in seeds()]
     assert decisions.transfer_scores(runs["transfer"])["R2"][0].value == pytest.approx(transfer())
     arms = decisions.intervention_slopes(runs["intervene"])
-    found = [
-        (slope.value, moved, slope.n) for slope, moved in zip(arms.slope, arms.moved, strict=True)
-    ]
+    found = [(s.value, moved, s.n) for s, moved in zip(arms.slope, arms.moved, strict=True)]
     assert found == [pytest.approx(expected) for expected in slopes()]
     for outcome, sign in (("gap", 1), ("test_accuracy", -1)):
         shares = decisions.sign_errors(runs["axes"], outcome).set_index("axis")["sign-error"]
@@ -122,10 +120,8 @@ def shares_that_are_no_noise(study):
     counts = [record["counts"][0]["counts"] for record in kept]
     texts = [base64.b64decode(record["per_image"]["test"]) for record in kept]
     right = np.unpackbits([np.frombuffer(text, np.uint8) for text in texts], axis=1)
-    return (
-        second_round.reliability_of_log_count(counts),
-        second_round.reliability_of_accuracy(right, 57_000),
-    )
+    accuracy = second_round.reliability_of_accuracy(right, 57_000)
+    return second_round.reliability_of_log_count(counts), accuracy
 
 
 @pytest.mark.parametrize(("group", "bar"), [("twins", 0.2), ("gap", 0.7)])
