@@ -11,6 +11,14 @@
     return images.filter((e) => !e.complete || !e.naturalWidth).map((e) => e.src.slice(0, 100));
   },
 
+  // Of a page in dark colours, the colours in which it is printed, unless they are light.
+  printed() {
+    window.dispatchEvent(new Event("beforeprint"));
+    const { theme } = document.documentElement.dataset;
+    window.dispatchEvent(new Event("afterprint"));
+    return theme === "dark" ? [theme] : [];
+  },
+
   // docutils writes the name of the file where no text was given.
   noAlt: () => [...document.querySelectorAll(
     "main figure img, main .cell_output img, main figure svg")]

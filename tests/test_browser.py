@@ -101,6 +101,7 @@ def problems(tab, root):
     tab.emulate_media(color_scheme="dark")
     if tab.evaluate("'mode' in document.documentElement.dataset"):
         tab.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    found += [f"printed in {theme} colours" for theme in look(tab, "printed")]
     found += [f"dark: {text}" for text in violations(tab, {"runOnly": ["color-contrast"]})]
     for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
