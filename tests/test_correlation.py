@@ -233,6 +233,7 @@ def test_bad_input_is_named():
 def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     runs = make_runs()
     runs["interpolates"] = (runs["seed"] == 0) | (runs["lr"] < 0.1) | (runs["batch_size"] > 256)
+    runs["origin"] = np.where(runs["seed"] == 0, "live", "reference")
     rows = average_replicates(runs)
     assert len(rows) == 27
     first = runs[(runs.network == "ResNet18") & (runs.setting == "lr=0.1, batch_size=256")]
@@ -243,6 +244,7 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert (found.value, found.n) == (correlate(rows["count"], rows["gap"]).value, 9)
     shared = pd.concat([runs, runs.assign(experiment="again")])  # runs that two experiments ask for
     assert len(distinct_settings(shared)) == len(rows)
+    assert rows["origin"].isna().all()
     assert rows["interpolates"].dtype == bool
     assert rows["interpolates"].sum() == 24
     assert not {"seed", "run_id", "weight_decay"} & set(rows)
