@@ -119,6 +119,10 @@ def test_images_are_standardised_when_indexed_as_numpy_is_and_are_bytes(rng):
 @pytest.mark.parametrize(("changes", "message"), [
     ({"y_test": None}, "y_test is not a file in the archive"),
     ({"x_train": np.zeros((90, 12, 12, 3), np.float32)}, "x_train is float32.*square uint8"),
+    ({"x_train": np.zeros((90, 12, 9, 3), "u1")}, r"shape \(90, 12, 9, 3\).*square uint8"),
+    ({"x_test": np.zeros((40, 144), "u1")}, r"x_test is uint8 of shape \(40, 144\).*square uint8"),
+    ({"y_test": np.zeros(40)}, "y_test float64 of .*an integer for each"),
+    ({"y_train": np.arange(91) % 4}, r"y_train int64 of \(91,\); expected .* an integer for each"),
     ({"y_train": np.arange(90) % 3 % 2 * 2}, r"labels \[0 2\] for 4 classes, .* without a gap"),
     ({"x_test": np.array([{}, None], dtype=object)}, "allow_pickle=False"),
     ({"x_test": np.zeros((40, 9, 9, 3), "u1")}, r"x_train has images of shape .* x_test of"),
@@ -144,8 +148,7 @@ def test_a_damaged_cache_is_named(fruit, tmp_path):
 
 def test_without_network_the_error_names_file_and_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=URLError("no route to host")))
-    words = rf"cifar100\.npz, .* into {tmp_path / 'empty'}"
-    with pytest.raises(FileNotFoundError, match=words):
+    with pytest.raises(FileNotFoundError, match=rf"cifar100\.npz, .* into {tmp_path / 'empty'}"):
         load_dataset("cifar100", data_dir=tmp_path / "empty")
 
 
@@ -169,19 +172,23 @@ def test_an_archive_in_the_data_folder_is_read_without_network(tmp_path, rng, mo
     assert load_dataset("cifar10", data_dir=tmp_path).provenance == data.provenance
 
 
-def test_a_class_that_is_given_twice_is_refused(fruit, tmp_path):
-    with pytest.raises(ValueError, match="at least two different classes"):
-        load_dataset("fruit", classes=["apple", 0])
-    with pytest.raises(ValueError, match=r"unknown class '0'. Valid: apple, pear, plum, quince"):
-        load_dataset("fruit", classes=["0", "apple"])
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("fruit", {"label_noise": 1.5}, "label_noise is 1.5; expected a fraction"),
+    ("fruit", {"label_noise": "all"}, "label_noise is 'all'; expected a fraction"),
+    ("fruit", {"n_train": 91}, "n_train is 91, but there are 90 train samples in the 4 chosen"),
+    ("fruit", {"n_test": 0}, "n_test=0; expected an integer of at least 1"),
+    ("fruit", {"seed": -1}, "seed=-1; expected an integer of at least 0"),
+    ("fruit", {"image_size": 13}, "images of 12 can only be made smaller"),
+    ("shapes", {"image_size": 7}, "image_size=7; expected an integer of at least 8"),
+    ("fruit", {"classes": ["apple", 0]}, "at least two different classes"),
+    ("fruit", {"classes": ["0", "apple"]}, r"unknown class '0'. Valid: apple, pear, plum, quince"),
+    ("cranes", {"classes": ["crane", "pear"]}, "several classes are named 'crane': choose them by"),
+    ("digits", {}, r"digits.npz has the name of a dataset that is built in"),
+])  # fmt: skip
+def test_wrong_arguments_are_named(fruit, tmp_path, name, options, message):
     cranes = np.array(["crane", "pear", "crane", "quince"])  # as ImageNet has a bird and a machine
-    np.savez(tmp_path / "cranes.npz", **fruit | {"classes": cranes})
-    with pytest.raises(ValueError, match="several classes are named 'crane': choose them by index"):
-        load_dataset("cranes", classes=["crane", "pear"])
+    for other in ("cranes", "digits"):
+        np.savez(tmp_path / f"{other}.npz", **fruit | {"classes": cranes})
+    with pytest.raises(ValueError, match=message):
+        load_dataset(name, **options)
     assert load_dataset("cranes", classes=[2, 1]).class_names == ("crane", "pear")
-
-
-def test_a_file_with_the_name_of_a_built_in_dataset_is_refused(fruit, tmp_path):
-    np.savez(tmp_path / "digits.npz", **fruit)
-    with pytest.raises(ValueError, match=r"digits.npz has the name of a dataset that is built in"):
-        load_dataset("digits")

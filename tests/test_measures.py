@@ -288,8 +288,7 @@ def test_path_norm_sums_the_squares_of_all_paths_of_the_folded_network():
     # Folded, the first layer has the weights (1, -2), (3, 0.5) and the biases -1, 2.
     paths = 4 * (1 + 4 + 1) + 1 * (9 + 0.25 + 4) + 9
     network = torch.nn.Sequential(first, norm, torch.nn.SiLU(), last)
-    found = measures.log_path_norm(network, torch.zeros(1, 2))
-    assert found == pytest.approx(math.log(paths) / 2)
+    assert measures.log_path_norm(network, torch.zeros(1, 2)) == pytest.approx(math.log(paths) / 2)
     for other in (torch.nn.LayerNorm(2), torch.nn.BatchNorm1d(2, track_running_stats=False)):
         with pytest.raises(ValueError, match=r"Norm(1d)? is no affine map here"):
             measures.log_path_norm(torch.nn.Sequential(first, other, last), torch.zeros(1, 2))
@@ -316,8 +315,7 @@ def test_path_norm_of_a_network_that_adds_to_activations_in_place():
     squared = network.weight.detach() ** 2
     paths = float(((squared + 2 * torch.eye(2)) @ squared).sum())
     for each in (network, other):
-        found = measures.log_path_norm(each, torch.zeros(1, 2))
-        assert found == pytest.approx(math.log(paths) / 2)
+        assert measures.log_path_norm(each, torch.zeros(1, 2)) == pytest.approx(math.log(paths) / 2)
 
 
 # Squeezed and gated, shuffled, pooled and plain; the others are made of the same layers.
