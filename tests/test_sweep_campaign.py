@@ -41,8 +41,7 @@ def test_a_run_that_two_experiments_want_is_done_once_with_the_wishes_of_both():
     runs, alone = campaign.runs(), campaign.restricted(["main"]).runs()
     assert (len(runs), len(alone)) == (12, 8)
     assert alone.items() <= runs.items()
-    wishes = [len(planned.asked["counts"]) for planned in runs.values()]
-    assert sorted(wishes) == [1] * 8 + [2] * 4
+    assert sorted(len(planned.asked["counts"]) for planned in runs.values()) == [1] * 8 + [2] * 4
     late = {"evolution_loss": 0.01}
     for losses in (({}, late), (late, {}), (late, {"evolution_loss": 0.02})):
         experiments = [first | {"name": f"{i}"} | loss for i, loss in enumerate(losses)]
@@ -59,8 +58,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
     words = {"optimizer": "adam", "schedule": "constant", "precision": "bfloat16"}
     words |= {"between_labels": "third", "flip_probability": 0.5}
-    others = [dataclasses.replace(spec, dataset={"name": "digits"})]
-    others += [dataclasses.replace(spec, network={"name": "MLP"})]
+    others = [dataclasses.replace(spec, **{key: {"name": "?"}}) for key in ("dataset", "network")]
     for name, default in dataclasses.asdict(spec.train).items():
         value = words[name] if name in words else default + 1
         train = dataclasses.replace(spec.train, **{name: value})
@@ -92,10 +90,12 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["networks", "small", "name"], "VGG19", r"networks.small: the key for 'name' is 'archit"),
     (["experiments", 0, "measures"], ["gap"], "measure 'gap' has the name of a column"),
     (["counts", "std_error"], {}, "counts.std_error has the name of a column of standard errors"),
-    (["counts", "main_std_error"], {}, "counts.main_std_error has the name of a column of stand"),
+    (["networks", "small", "architecture"], "elsewhere:Net", "network 'small': No module named"),
+    (["networks", "small", "architecture"], "torch.nn:Nett", "network 'small': .*'Nett'"),
     # Values out of range.
     (["networks", "small", "width"], float("inf"), "networks.small: Out of range float"),
     (["experiments", 0, "ranges"], {"weight_decay": [0.1, 0.0]}, r"ranges.weight_decay is no"),
+    (["experiments", 0, "ranges"], {"weight_decay": [0.1]}, r"ranges.weight_decay is no \[low"),
     (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
 ])  # fmt: skip
 def test_mistakes_are_named(path, value, message):
