@@ -96,6 +96,7 @@ GOOD = {
     "its forward pass": lambda seed: nn.Sequential(Net(seed), nn.Dropout(0.5)).train().forward,
     "a function of arrays": lambda seed: numpy_scores(Net(seed)),
     "an estimator": lambda seed: SimpleNamespace(predict=labels_of(seed)),
+    "labels in a column": lambda seed: lambda x: labels_of(seed)(x)[:, None],
     "a Keras model": lambda seed: as_of_keras(numpy_scores(Net(seed))),
     "labels of 64 bits": lambda seed: lambda x: labels_of(seed)(x) * 2**61 - 2**62,
     "log-probabilities": through(after=lambda m, z: z.log_softmax(1)),
@@ -111,10 +112,6 @@ GOOD = {
     "draws and does not use it": through(after=lambda m, z: (torch.rand(3), z)[1]),
     "double": lambda seed: Net(seed).double(),
 }
-
-
-def dropout(m, h):
-    return F.dropout(h, 0.3)
 
 
 def with_classes_off(m, z):
@@ -133,10 +130,10 @@ TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
 ROUNDS = "half precision|of its batch"  # which may turn a last bit, and so a rounding
 # What it is, and the words with which it is refused.
 BAD = {
-    "dropout left on": (through(dropout), "at every call"),
+    "dropout left on": (through(lambda m, h: F.dropout(h, 0.3)), "at every call"),
     "noise": (through(after=lambda m, z: z + 0.01 * torch.randn_like(z)), "at every call"),
     "traced in training mode": (lambda seed: traced_in_training(seed), "at every call"),
-    "dropout beside a class that is off": (through(dropout, with_classes_off), "at every call"),
+    "dropout, classes off": (through(lambda m, h: F.dropout(h, 0.3), with_classes_off), "at every"),
     "labels that flip": (
         lambda seed: lambda x: (labels_of(seed)(x) + (torch.rand(len(x)) < 0.05).numpy()) % 3,
         "at every call|of its batch",
@@ -166,6 +163,7 @@ BAD = {
     "one log-probability": (through(after=lambda m, z: z.log_softmax(1)[:, 0]), "it never changes"),
     "class numbers as floats": (lambda seed: lambda x: labels_of(seed)(x) * 1.0, "as integers"),
     "labels as floats": (lambda seed: lambda x: (x[:, 0] > 0) * -1.0, "labels as integers"),
+    "3 labels": (lambda seed: lambda x: 2.0 * np.digitize(x[:, 0], [-0.1, 0.1]) - 1, "integers"),
     "names": (lambda seed: lambda x: np.where(x[:, 0] > 0, "a", "b"), "<U1, which are no numbers"),
     "a regressor": (lambda seed: REGRESSOR, "Pipeline is a regressor"),
     "scores of pairs": (lambda seed: OF_PAIRS.decision_function, "scores pairs of classes"),
@@ -181,6 +179,7 @@ BAD = {
     "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
     "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),
     "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 26\)"),
+    "maps": (through(after=lambda m, z: z[..., None].repeat(1, 1, 4)), r"shape \(26, 3, 4\)"),
     "no scores": (through(after=lambda m, z: z[:, :0]), r"shape \(26, 0\)"),
     "another shape of points": (lambda seed: nn.Linear(3, 2), "cannot be multiplied"),
     "two outputs for a point": (lambda seed: TWO_OUTPUTS, "several labels for a point"),
