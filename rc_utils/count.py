@@ -51,7 +51,8 @@ def _onnx(path, output):
     def scores(batch):
         rows, found = np.asarray(batch, dtype=dtype), []
         # Many exported models take batches of one size alone: the last is filled with its own rows.
-        size = entry.shape[0] if isinstance(entry.shape[0], int) else len(rows)
+        fixed = [size for size in entry.shape[:1] if isinstance(size, int)]
+        size = fixed[0] if fixed else len(rows)
         for start in range(0, len(rows), size):
             part = rows[start : start + size]
             whole = np.resize(part, (size, *part.shape[1:]))

@@ -254,10 +254,9 @@ def test_the_explorer_shows_our_counts_and_follows_the_keys(show_alone, made_exp
     assert play.inner_text() == "Pause"
     tab.get_by_role("slider").press("ArrowRight")  # whoever moves the slider takes it over
     assert play.inner_text() == "Play"
-    assert status == (
-        f"Triangle 2, epoch 0 of 9: {first} regions with learning rate 0.01, "
-        f"{second} regions with learning rate 0.02."
-    )
+    said = f"Triangle 2, epoch 0 of 9: {first} regions with learning rate 0.01, "
+    said += f"{second} regions with learning rate 0.02."
+    assert status == said
     assert len({*counts_of(grids, 0, 9), *counts_of(grids, 1, 9), first, second}) > 3
     assert problems(tab, tmp_path) == []
 
@@ -316,17 +315,13 @@ def test_what_is_changed_is_chosen_by_keyboard(show_alone, tmp_path):
     body += f"{json.dumps(data)}</script><p>No script</p></div>"
     tab = show_alone(body, "changes")
     status, numbers = tab.locator("[role=status]"), tab.locator("figcaption strong")
-    assert status.inner_text() == (
-        "Fewer regions (3.50 to 2.50) and a smaller gap (0.550 to 0.450): "
-        "along the claim, in 2 of 2 seeds."
-    )
+    said = "Fewer regions (3.50 to 2.50) and a smaller gap (0.550 to 0.450): "
+    assert status.inner_text() == said + "along the claim, in 2 of 2 seeds."
     assert numbers.all_inner_texts() == ["7 regions", "5 regions"]
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowDown")
-    assert status.inner_text() == (
-        "More regions (3.50 to 4.00) and a smaller gap (0.550 to 0.450): "
-        "against the claim, in 2 of 2 seeds."
-    )
+    said = "More regions (3.50 to 4.00) and a smaller gap (0.550 to 0.450): "
+    assert status.inner_text() == said + "against the claim, in 2 of 2 seeds."
     assert numbers.all_inner_texts() == ["7 regions", "8 regions"]
     assert tab.get_by_text("A note.").is_visible()
     assert problems(tab, tmp_path) == []

@@ -75,26 +75,28 @@ def test_a_function_is_counted_on_triangles_and_of_two_points_a_segment_is_drawn
     assert not any(text in (folder / "regions.svg").read_text() for text in ("$x_3$", "class 1"))
 
 
-# An ONNX file, version 13, of one MatMul: scores = batch @ [[1, -1, 0.5], [-1, 1, 0.5]].
-LINEAR_MODEL = (
-    "CAg68QAKFgoBeAoBdxIGc2NvcmVzIgZNYXRNdWwSAWcqIwgCCAMQAUIBd0oYAACAPwAAgL8AAAA/AACAvwAAgD8AAAA/WhQKAXgS"
-    "DwoNCAESCQoDEgFuCgIIAmIZCgZzY29yZXMSDwoNCAESCQoDEgFuCgIIA0IECgAQDQ=="
-)
-# The same for batches of four rows in double precision, as "scores:0", and its input as "boxes".
-OF_FOUR = (
-    "CAg6ugEKGAoBeAoBdxIIc2NvcmVzOjAiBk1hdE11bAoUCgF4EgVib3hlcyIISWRlbnRpdHkSAWcqOwgCCAMQC0IBd0owAAAAAAAA8D"
-    "8AAAAAAADwvwAAAAAAAOA/AAAAAAAA8L8AAAAAAADwPwAAAAAAAOA/WhMKAXgSDgoMCAsSCAoCCAQKAggCYhcKBWJveGVzEg4KDAgL"
-    "EggKAggECgIIAmIaCghzY29yZXM6MBIOCgwICxIICgIIBAoCCANCBAoAEA0="
-)
+# ONNX files, version 13, of one MatMul: scores = batch @ [[1, -1, 0.5], [-1, 1, 0.5]].
+MODELS = {
+    "rows.onnx":
+        "CAg68QAKFgoBeAoBdxIGc2NvcmVzIgZNYXRNdWwSAWcqIwgCCAMQAUIBd0oYAACAPwAAgL8AAAA/AACAvwAAgD8AAAA/WhQKAXgS"
+        "DwoNCAESCQoDEgFuCgIIAmIZCgZzY29yZXMSDwoNCAESCQoDEgFuCgIIA0IECgAQDQ==",
+    "any.onnx":  # does not say what shape it takes
+        "CAg6WwoWCgF4CgF3EgZzY29yZXMiBk1hdE11bBIBZyojCAIIAxABQgF3ShgAAIA/AACAvwAAAD8AAIC/AACAPwAAAD9aCQoBeBIECg"
+        "IIAWIOCgZzY29yZXMSBAoCCAFCBAoAEA0=",
+    "four.onnx":  # takes four rows in double precision; its input is an output, too, "boxes"
+        "CAg6ugEKGAoBeAoBdxIIc2NvcmVzOjAiBk1hdE11bAoUCgF4EgVib3hlcyIISWRlbnRpdHkSAWcqOwgCCAMQC0IBd0owAAAAAAAA8D"
+        "8AAAAAAADwvwAAAAAAAOA/AAAAAAAA8L8AAAAAAADwPwAAAAAAAOA/WhMKAXgSDgoMCAsSCAoCCAQKAggCYhcKBWJveGVzEg4KDAgL"
+        "EggKAggECgIIAmIaCghzY29yZXM6MBIOCgwICxIICgIIBAoCCANCBAoAEA0=",
+}  # fmt: skip
 
 
 def test_an_onnx_file_counts_as_its_function_and_one_of_its_outputs_is_named(folder):
+    for name, content in MODELS.items():
+        (folder / name).write_bytes(base64.b64decode(content))
     weights = np.array([[1, -1, 0.5], [-1, 1, 0.5]], dtype=np.float32)
-    (folder / "model.onnx").write_bytes(base64.b64decode(LINEAR_MODEL))
-    (folder / "four.onnx").write_bytes(base64.b64decode(OF_FOUR))
     points = count.load_points("points.npz")
     expected = region_count(lambda batch: batch @ weights, points, num_samples=21).counts
-    for name in ("model.onnx", "four.onnx:scores:0"):
+    for name in ("rows.onnx", "any.onnx", "four.onnx:scores:0"):
         found = region_count(count.load_model(name), points, num_samples=21).counts
         assert found.tolist() == expected.tolist()
     for name in ("four.onnx", "four.onnx:masks"):

@@ -81,9 +81,8 @@ def test_the_protocol_quotes_what_the_command_prints(capsys):
 
 
 def test_the_protocol_says_how_often_the_interval_of_a_share_holds_the_truth(rng):
-    held = {}
-    for share in (0.5, 0.9, 0.97):
-        held[share] = 0
+    held = dict.fromkeys((0.5, 0.9, 0.97), 0)
+    for share in held:
         for _ in range(600):
             units = rng.binomial(3, share, 12) / 3
             found = bootstrap(lambda w, x=units: w @ x / w.sum(1), range(12), num_resamples=2000)

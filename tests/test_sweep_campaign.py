@@ -58,7 +58,8 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
     words = {"optimizer": "adam", "schedule": "constant", "precision": "bfloat16"}
     words |= {"between_labels": "third", "flip_probability": 0.5}
-    others = [dataclasses.replace(spec, **{key: {"name": "?"}}) for key in ("dataset", "network")]
+    others = [dataclasses.replace(spec, dataset={"name": "digits"})]
+    others += [dataclasses.replace(spec, network={"name": "MLP"})]
     for name, default in dataclasses.asdict(spec.train).items():
         value = words[name] if name in words else default + 1
         train = dataclasses.replace(spec.train, **{name: value})

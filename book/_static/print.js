@@ -1,12 +1,12 @@
 // A page that is shown in dark colours is printed in light ones.
 {
   const root = document.documentElement;
-  let shown;
+  let wasDark = false;
   window.addEventListener("beforeprint", () => {
-    shown = root.dataset.theme;
-    root.dataset.theme = "light";
+    wasDark = root.dataset.theme === "dark";
+    if (wasDark) root.dataset.theme = "light";
   });
   window.addEventListener("afterprint", () => {
-    root.dataset.theme = shown;
+    if (wasDark) root.dataset.theme = "dark";
   });
 }

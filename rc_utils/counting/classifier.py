@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rc_utils.counting.sampling import as_points, as_tensor, gather, precision_of
+from rc_utils.counting.sampling import are_of_torch, as_points, as_tensor, gather, precision_of
 from rc_utils.evaluation import undisturbed
 from rc_utils.validation import check_count, require
 
@@ -83,9 +83,7 @@ def as_classifier(model, points, names=None):
     An estimator fitted on a data frame gets one: its columns have `names`, by default its own.
     Raises TypeError for another kind of model, ValueError for a module whose weights are not there.
     """
-    device = getattr(points, "device", None)
-    takes_arrays = not isinstance(device, torch.device)
-    device = torch.device("cpu") if takes_arrays else device
+    device = points.device if are_of_torch(points) else torch.device("cpu")
     owner, name = getattr(model, "__self__", None), getattr(model, "__name__", "")
     is_module = isinstance(owner, nn.Module) and name == "forward"
     if is_module or (name == "predict" and hasattr(owner, "__sklearn_tags__")):
@@ -104,9 +102,9 @@ def as_classifier(model, points, names=None):
         require(not rounded, f"the module has parameters in {rounded}; {ROUNDED} (model.float())")
         device = state[0].device if state else device
         return Classifier(model, device, dtypes[0] if dtypes else torch.float32, model)
-    # A Keras model has `predict`, too, which takes no rows.
-    other = callable(model) and not hasattr(model, "__sklearn_tags__")
-    predicts = callable(getattr(model, "predict", None)) and not other
+    # A Keras model has `predict`, too, which takes no rows: it is called.
+    is_estimator = hasattr(model, "__sklearn_tags__") or not callable(model)
+    predicts = is_estimator and callable(getattr(model, "predict", None))
     if isinstance(model, type):
         raise TypeError(f"model is the class {model.__name__}: make one of it")
     if not predicts and not callable(model):
@@ -115,7 +113,7 @@ def as_classifier(model, points, names=None):
         raise TypeError(f"model is a {type(model).__name__}; {expected}{method}")
     call = _predict_of(model) if predicts else model
     device = torch.device("cpu") if predicts else device
-    takes_arrays = takes_arrays or predicts
+    takes_arrays = predicts or not are_of_torch(points)
     columns = getattr(getattr(model, "__self__", model), "feature_names_in_", None)
     if columns is not None and names is not None:
         columns = names

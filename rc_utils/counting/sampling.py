@@ -122,8 +122,12 @@ def as_points(points):
     fits = is_array and is_dense and is_real
     require(fits, f"points are a {type(points).__name__}{shape}; expected {expected}")
     # Arrays of other libraries, such as JAX and h5py, have other rules for an array as an index.
-    is_torch = isinstance(getattr(points, "device", None), torch.device)
-    return points if is_torch else np.asarray(points)
+    return points if are_of_torch(points) else np.asarray(points)
+
+
+def are_of_torch(points):
+    """Whether points are a tensor or images on a device of torch."""
+    return isinstance(getattr(points, "device", None), torch.device)
 
 
 def as_tensor(values):
