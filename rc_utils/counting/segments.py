@@ -18,7 +18,7 @@ FINEST_PER_GRID_INTERVAL = 32
 BEND_FACTOR = 5.0
 # A change of label is simple where the two scores' difference changes by more than so many bends.
 MONOTONE_FACTOR = 2.0
-PLACES = (0.125, 0.25, 0.5, 0.75, 0.875)
+PLACES = (0.125, 0.25, 0.75, 0.875)  # of an interval, beside one that its ends decide
 BLOCK_SCORES = 1 << 17  # scores that are judged together, in twenty times their memory
 BLOCK_SEGMENTS = 20  # segments of a table that are evaluated together
 
@@ -115,25 +115,33 @@ def hiding_places(samples, rounding):
         (1 - t) D_0 + t D_1
         - t (1 - t) h^2 / 2 ((1 - t) k_0 + t k_1 - BEND_FACTOR max(|k_0|, |k_1|)).
     A label could hide where this is above `rounding`, one number a segment, for the labels of both
-    ends. Where the ends differ, their own difference must change by more than MONOTONE_FACTOR
+    ends, at one of PLACES or where the scores of the ends' labels cross, in the middle if they are
+    one. Where the ends differ, their own difference must change by more than MONOTONE_FACTOR
     max(|k_0|, |k_1|) h^2 / 2, if that is above `rounding`, or it could change more than once.
     """
     left = np.flatnonzero(np.diff(samples.segment) == 0)
-    scores, labels, bends = samples.scores, samples.labels, second_derivatives(samples)
+    first, last = samples.labels[left], samples.labels[left + 1]
+    scores, bends = samples.scores, second_derivatives(samples)
     half_square = ((samples.position[left + 1] - samples.position[left])[:, None] ** 2) / 2
     noise = rounding[samples.segment[left]][:, None]
-    reaches = np.ones((len(PLACES), len(left), scores.shape[1]), dtype=bool)
-    for label in (labels[left], labels[left + 1]):
+    # Where nothing bends, a third label leads most where the scores of the ends' labels cross.
+    before = scores[left, first] - scores[left, last]
+    after = scores[left + 1, last] - scores[left + 1, first]
+    crossing = np.full((len(left), 1), 0.5)
+    np.divide(before, before + after, out=crossing[:, 0], where=before + after > 0)
+    places = [*PLACES, crossing]
+    reaches = np.ones((len(places), len(left), scores.shape[1]), dtype=bool)
+    for label in (first, last):
         d0, d1 = _relative(scores[left], label), _relative(scores[left + 1], label)
         k0, k1 = _relative(bends[left], label), _relative(bends[left + 1], label)
         sharpest = np.maximum(np.abs(k0), np.abs(k1))
-        for reached, t in zip(reaches, PLACES, strict=True):
+        for reached, t in zip(reaches, places, strict=True):
             bend = (1 - t) * k0 + t * k1 - BEND_FACTOR * sharpest
             reached &= (1 - t) * d0 + t * d1 - t * (1 - t) * half_square * bend > noise
     # The loop has left `label` and what follows from it as they are for the right end.
     turn = MONOTONE_FACTOR * sharpest * half_square
     may_turn = (np.abs(d1 - d0) < turn) & (turn > noise)
-    twice = (labels[left] != label) & may_turn[np.arange(len(left)), labels[left]]
+    twice = (first != last) & may_turn[np.arange(len(left)), first]
     return left[twice | reaches.any((0, 2))]
 
 
