@@ -279,8 +279,8 @@ def test_path_norm_sums_the_squares_of_all_paths_of_the_folded_network():
     norm = torch.nn.BatchNorm1d(2)
     values = {
         first.weight: [[0.5, -1.0], [3.0, 0.5]],
-        norm.running_mean: [1.0, 0.0], norm.running_var: [1 - norm.eps, 1 - norm.eps],
-        norm.weight: [2.0, 1.0], norm.bias: [1.0, 2.0],
+        norm.running_mean: [2.0, 0.0], norm.running_var: [0.25 - norm.eps, 4 - norm.eps],
+        norm.weight: [1.0, 2.0], norm.bias: [3.0, 2.0],
         last.weight: [[2.0, -1.0]], last.bias: [3.0],
     }  # fmt: skip
     for tensor, value in values.items():
