@@ -151,7 +151,8 @@ def sharpness(network, x, y, tolerance=0.05):
             vector = torch.as_tensor(vector.reshape(-1)).to(gradient)
             keep = {"retain_graph": True, "materialize_grads": True}
             product = torch.autograd.grad(gradient, parameters, vector, **keep)
-            return torch.cat([part.reshape(-1) for part in product]).double().cpu().numpy()
+            flat = torch.cat([part.reshape(-1) for part in product])
+            return flat.detach().double().cpu().numpy()  # before 2.10, torch may keep a graph
 
         start = np.random.default_rng(0).standard_normal(len(gradient))
         first = hessian_times(start)

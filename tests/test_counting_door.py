@@ -209,7 +209,7 @@ def regions_by_hand(net, points, num_samples, seed):
 
 @given(name=st.sampled_from([*GOOD, *BAD]), seed=st.integers(0, 50))
 @FUZZ
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Lazy modules:UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:(Lazy modules|.torch.jit)")
 def test_a_model_is_counted_as_by_hand_or_refused_by_name_and_left_as_it_was(name, seed):
     points = np.random.default_rng(seed).normal(size=(30, 2)).astype(np.float32)
     model = GOOD[name](seed) if name in GOOD else BAD[name][0](seed)
