@@ -9,16 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage, stats
 
-from rc_utils.counting import (
-    count_components,
-    make_lattice,
-    median_distance,
-    region_count,
-    sample_vertices,
-)
-from rc_utils.counting.lattice import count_along_edges
-
-ADJACENCIES = ["face", "full", "simplex"]
+from rc_utils.counting import count_components, median_distance, region_count, sample_vertices
+from rc_utils.counting.lattice import ADJACENCIES, count_along_edges, make_lattice
 
 
 def are_neighbours(step, adjacency):
@@ -83,6 +75,10 @@ def test_labels_of_any_size_and_memory_layout():
     ({"strategy": "grids"}, "unknown strategy 'grids'. Did you mean 'grid'"),
     ({"dim": 2, "strategy": "adaptive", "adjacency": "face"}, "counts with adjacency 'linear'"),
     ({"coarse": 8}, "belongs to strategy 'adaptive'"),
+    ({"coarse": 8, "strategy": "adaptive", "dim": 2}, "on segments, dim=1"),
+    ({"coarse": 1, "strategy": "adaptive"}, "coarse=1; expected an integer of at least 2"),
+    ({"dim": 8, "adjacency": "linear"}, "too much memory beyond seven dimensions"),
+    ({"adjacency": "faces"}, "unknown adjacency 'faces'. Did you mean 'face'"),
     ({"direction_length": 1.0}, "belongs to sampling 'random_direction' or 'noise'"),
     ({"dim": 5}, "6 distinct points are needed .* but there are 5"),
     ({"sampling": "random_direction"}, "median distance of the points is 0.*give"),
