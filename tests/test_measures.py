@@ -219,6 +219,8 @@ def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, b
         measure(Units(*of, activation=bend), x)
     with pytest.raises(ValueError, match="needs the points along its first axis"):
         measure(Units(*of, lambda z: z.repeat(2, 1).relu()[: len(z)]), x)
+    with pytest.raises(ValueError, match="no activation was found"):
+        measure(threshold(0.5), x)
 
 
 @pytest.mark.parametrize("compute", [
@@ -229,10 +231,10 @@ def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, b
 ])  # fmt: skip
 def test_measures_of_weights_refuse_weights_that_are_computed(compute):
     network = torch.nn.Sequential(torch.nn.Flatten(), compute(torch.nn.Linear(4, 3)))
-    with pytest.raises(ValueError, match=r"a weight is computed from '1\."):
-        measures.log_spectral_product(network)
-    with pytest.raises(ValueError, match=r"a weight is computed from '1\."):
-        measures.distance_from_init(network, network)
+    of = {"log_spectral_product": [], "distance_from_init": [network], "log_path_norm": [grey(0.0)]}
+    for name, further in of.items():
+        with pytest.raises(ValueError, match=r"a weight is computed from '1\."):
+            getattr(measures, name)(network, *further)
 
 
 def test_rivals_of_the_second_round_draw_segments_of_their_own():
