@@ -56,6 +56,9 @@ OTHER_BENDS = {
     "softshrink", "hardshrink", "rnn_relu", "rnn_relu_cell",
 }  # fmt: skip
 
+# Signs, which squared weights do not have: paths would cancel one another.
+SIGNS = {"sub", "subtract", "rsub", "neg", "negative"}
+
 
 def distance_from_init(network, initial):
     """`d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2)`, W_i^0 of the same network at its start, `initial`.
@@ -91,8 +94,9 @@ def log_path_norm(network, x):
     bias to an output, of the products of their squared weights (Neyshabur et al. 2015, Norm-based
     capacity control in neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic
     generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode,
-    an activation the identity, which it is for large inputs. Sigmoid gates and max-pools are
-    applied as they are. Of x only the shape is used. Raises ValueError for other norm layers.
+    an activation the identity, which it is for large inputs. Sigmoid gates, pools and numbers are
+    applied as they are. Of x only the shape is used. Raises ValueError for other norm layers, and
+    for a network that subtracts, outside of its layers.
     """
     check_weights(network)
     squared = copy.deepcopy(network).eval().double()
@@ -112,7 +116,8 @@ def log_path_norm(network, x):
         if tensor.is_floating_point():
             tensor.square_()
     ones = torch.ones(1, *x.shape[1:], dtype=torch.float64, device=as_classifier(network, x).device)
-    with UnitInputs(torch.clone):  # a network may change what an activation gives it in place
+    # A clone, since a network may change what an activation gives it in place.
+    with UnitInputs(torch.clone, OTHER_BENDS | SIGNS):
         total = squared(ones).sum()
     return float(total.log()) / 2
 
@@ -158,6 +163,8 @@ def sharpness(network, x, y, tolerance=0.05):
         first = hessian_times(start)
         if not first.any() or not np.isfinite(first).all():
             return float(first.sum())  # 0, or not finite
+        if len(start) == 1:
+            return float(first[0] / start[0])
         hessian = LinearOperator((len(start),) * 2, matvec=hessian_times, dtype=np.float64)
         lanczos = {"which": "LA", "ncv": 5, "v0": start, "tol": tolerance}
         return float(eigsh(hessian, k=1, return_eigenvectors=False, **lanczos)[0])
@@ -340,27 +347,27 @@ def _scores_along(network, x, pairs):
         return torch.lerp(ends[:, 0], ends[:, 1], t.view(-1, *[1] * (ends.ndim - 2)))
 
     total = len(pairs) * SEGMENT_POINTS
-    scores = read_outputs(classifier, batch_of, total, lambda z: _logits(z).softmax(1))
+    scores = read_outputs(classifier, batch_of, total, lambda z: _logits(z).double().softmax(1))
     return scores.view(len(pairs), SEGMENT_POINTS, -1)
 
 
 class UnitInputs(TorchFunctionMode):
     """Inside the block activations return `visit(input)`, or their own output where it is None."""
 
-    def __init__(self, visit):
+    def __init__(self, visit, refused=OTHER_BENDS):
         super().__init__()
-        self.visit = visit
+        self.visit, self.refused = visit, refused
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "").strip("_")
         if name in ACTIVATIONS:
             instead = self.visit(args[0] if args else kwargs["input"])
             return func(*args, **kwargs) if instead is None else instead
-        found = f"the network calls {name}, whose bends this measure does not count"
-        advice = "write it as an activation, or leave the measure out"
+        found = f"the network calls {name}, which this measure does not follow"
+        advice = "write it as an activation or a layer, or leave the measure out"
         of_two = any(isinstance(other, torch.Tensor) for other in (*args[1:], *kwargs.values()))
-        bends = name in OTHER_BENDS or (of_two and name in ("max", "min"))  # else along an axis
-        require(not bends, f"{found}: {advice}")
+        strange = name in self.refused or (of_two and name in ("max", "min"))  # else along an axis
+        require(not strange, f"{found}: {advice}")
         return func(*args, **kwargs)
 
 

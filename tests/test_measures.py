@@ -103,6 +103,9 @@ def test_sharpness_of_separated_images_and_no_measure_of_a_diverged_network():
     of_probabilities = torch.nn.Sequential(linear, torch.nn.Softmax(1))
     with pytest.raises(ValueError, match="look like probabilities: give it without its softmax"):
         measures.sharpness(of_probabilities, x, y)
+    one = torch.nn.Linear(1, 1, bias=False)
+    one.weight.data[:] = 0
+    assert measures.sharpness(one, torch.ones(2, 1), torch.tensor([0, 1])) == pytest.approx(0.25)
     linear.weight.data[:] = torch.nan
     with pytest.raises(NonFiniteScores, match="at 12 of 12 points: has it diverged"):
         measures.sharpness(linear, x, y)
@@ -215,7 +218,7 @@ def test_margin_over_gradient_is_the_distance_to_the_boundary_of_a_linear_classi
 ])  # fmt: skip
 def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, bend):
     x, of = grey(-1.0, 0.0, 1.0), ([1.0], [0.0], [1.0])
-    with pytest.raises(ValueError, match=f"calls {name}, whose bends"):
+    with pytest.raises(ValueError, match=f"calls {name}, which this measure does not follow"):
         measure(Units(*of, activation=bend), x)
     with pytest.raises(ValueError, match="needs the points along its first axis"):
         measure(Units(*of, lambda z: z.repeat(2, 1).relu()[: len(z)]), x)
@@ -238,9 +241,8 @@ def test_measures_of_weights_refuse_weights_that_are_computed(compute):
 
 
 def test_rivals_of_the_second_round_draw_segments_of_their_own():
-    draw = {"num_samples": 100, "distinct": 2}
-    first, own = (vertex_indices(500, **draw, seed=seed) for seed in (0, measures.OWN))
-    assert not {*map(tuple, first)} & {*map(tuple, own)}
+    pairs = [vertex_indices(500, num_samples=99, distinct=2, seed=k) for k in (0, measures.OWN)]
+    assert set.isdisjoint(*({*map(tuple, each)} for each in pairs))
 
 
 @pytest.mark.parametrize(
@@ -318,6 +320,9 @@ def test_path_norm_of_a_network_that_adds_to_activations_in_place():
     paths = float(((squared + 2 * torch.eye(2)) @ squared).sum())
     for each in (network, other):
         assert measures.log_path_norm(each, torch.zeros(1, 2)) == pytest.approx(math.log(paths) / 2)
+    network.register_forward_hook(lambda module, given, output: 1 - output)
+    with pytest.raises(ValueError, match="calls rsub, which this measure does not follow"):
+        measures.log_path_norm(network, torch.zeros(1, 2))
 
 
 # Squeezed and gated, shuffled, pooled and plain; the others are made of the same layers.
@@ -330,7 +335,8 @@ def test_every_measure_of_a_network_is_finite_and_leaves_it_alone(name, monkeypa
     for key in ("linear_pieces", "linear_pieces_own"):
         monkeypatch.setitem(MEASURES, key, of_three_segments)
     data = rc.load_dataset("shapes", n_train=20, n_test=10, image_size=8, seed=0)
-    network, initial = (rc.build_network(name, image_size=8, width=4, seed=seed) for seed in (0, 1))
+    options = {"image_size": 8} | ({"widths": [9]} if name == "MLP" else {"width": 4})
+    network, initial = (rc.build_network(name, **options, seed=seed) for seed in (0, 1))
     network.train()
     before = {key: value.clone() for key, value in network.state_dict().items()}
 

@@ -59,7 +59,8 @@ def build_network(
     """
     shape: dict[str, float] = {"num_classes": num_classes, "in_channels": in_channels}
     shape |= {"image_size": image_size}
-    parameters = check_network(name, **options)
+    own_width = {} if width is None else {"width": width}
+    parameters = check_network(name, **options, **own_width)
     if width is not None:
         shape["width"] = width
     elif "width" in parameters and parameters["width"].default is inspect.Parameter.empty:
