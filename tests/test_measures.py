@@ -335,8 +335,7 @@ def test_every_measure_of_a_network_is_finite_and_leaves_it_alone(name, monkeypa
     for key in ("linear_pieces", "linear_pieces_own"):
         monkeypatch.setitem(MEASURES, key, of_three_segments)
     data = rc.load_dataset("shapes", n_train=20, n_test=10, image_size=8, seed=0)
-    options = {"image_size": 8} | ({"widths": [9]} if name == "MLP" else {"width": 4})
-    network, initial = (rc.build_network(name, **options, seed=seed) for seed in (0, 1))
+    network, initial = (rc.build_network(name, image_size=8, width=4, seed=seed) for seed in (0, 1))
     network.train()
     before = {key: value.clone() for key, value in network.state_dict().items()}
 

@@ -173,7 +173,6 @@ def test_user_class_gets_the_arguments_it_names():
 @pytest.mark.parametrize(("name", "options", "error", "message"), [
     ("resnet18", {}, ValueError, "Did you mean 'ResNet18'.*VGG19.*module:Class"),
     ("ResNet18", {"width": math.nan}, ValueError, r"width=nan.*finite number above 0"),
-    ("MLP", {"width": 4}, ValueError, "option of network 'MLP' 'width'. Did you mean 'widths'"),
     ("mine:Net", {"dept": 3}, ValueError, r"'dept'. Did you mean 'depth'"),
     ("mine:make", {}, TypeError, "function whose annotation says"),
     ("torch.nn:Linear", {"in_features": 3}, TypeError, "missing 1 required .*: 'out_features'"),

@@ -49,9 +49,9 @@ def build_network(
     num_classes, in_channels, image_size and width that its signature names, and num_classes if it
     takes any key. The nine image networks take any image of at least 8 x 8. Width 64 is the
     published network, and the default if your class has none; width w has w / 64 times the channels
-    in every layer, at least one. `options` are the network's own. Weights are PyTorch's default
-    initialisation drawn from `seed`; the same seed gives the same bits and the global random state
-    stays as it was.
+    in every layer, at least one. The MLP, and a class that names no width, are built without it.
+    `options` are the network's own. Weights are PyTorch's default initialisation drawn from `seed`;
+    the same seed gives the same bits and the global random state stays as it was.
 
     Raises ValueError for an unknown network or option (with the nearest valid name), a size that is
     not positive and a seed that is no integer from 0 to 2^63 - 1. A class of your own that cannot
@@ -59,8 +59,7 @@ def build_network(
     """
     shape: dict[str, float] = {"num_classes": num_classes, "in_channels": in_channels}
     shape |= {"image_size": image_size}
-    own_width = {} if width is None else {"width": width}
-    parameters = check_network(name, **options, **own_width)
+    parameters = check_network(name, **options)
     if width is not None:
         shape["width"] = width
     elif "width" in parameters and parameters["width"].default is inspect.Parameter.empty:
