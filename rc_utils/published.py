@@ -111,8 +111,9 @@ def verdict(entry: pd.Series, result: Result) -> tuple[str, str]:
             return "inconclusive", f"the counterexample does not exceed it (ratio {value:.3g})"
         by = "without bound" if math.isinf(value) else f"by a factor of {value:.3g}"
         return "refuted by argument", f"a counterexample exceeds it {by}"
+    ours = "interval"
     if entry.kind == "bound" and math.isnan(low):
-        low = high = value
+        low, high, ours = value, value, "largest ratio"
     if math.isnan(low) or math.isnan(high):
         return "inconclusive", "too little data, or none that varies, for an interval"
     least, most = _claimed(entry)
@@ -123,9 +124,9 @@ def verdict(entry: pd.Series, result: Result) -> tuple[str, str]:
     if entry.side == "outside":
         inside, apart = apart, inside
     if inside:
-        return "supports", f"our interval lies {words}"
+        return "supports", f"our {ours} lies {words}"
     if apart:
-        return "contradicts", f"no part of our interval lies {words}"
+        return "contradicts", f"no part of our {ours} lies {words}"
     return "inconclusive", f"only a part of our interval lies {words}"
 
 
