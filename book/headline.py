@@ -47,8 +47,8 @@ ALT = (
     "that differ in the number of images, half with flips, none in width."
 )
 CAPTION = (
-    "*Top: three networks (full size: test images). Middle: R² above 0. "
-    "Bottom: blue supports, orange refutes, grey neither. Bars: 95 %, if any.*"
+    "*Top: three networks (full size: between test images). Middle: only R² above 0. "
+    "Bottom: blue supports, orange refutes, grey neither. Bars: 95 %.*"
 )
 
 

@@ -352,7 +352,10 @@ def _scores_along(network, x, pairs):
 
 
 class UnitInputs(TorchFunctionMode):
-    """Inside the block activations return `visit(input)`, or their own output where it is None."""
+    """Inside the block activations return `visit(input)`, or their own output where it is None.
+
+    A call of a function that `refused` names raises ValueError.
+    """
 
     def __init__(self, visit, refused=OTHER_BENDS):
         super().__init__()

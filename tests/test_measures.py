@@ -150,6 +150,7 @@ def test_mixup_scores_of_a_threshold():
     curve = measures.mixup_curve(threshold(0.32), grey(0.0, 1.0), y)
     with pytest.raises(ValueError, match=r"unknown classes 'itner'. Did you mean 'inter'"):
         measures.mixup_curve(threshold(0.32), grey(0.0, 1.0), y, "itner")
+    assert measures.mixup_curve(threshold(0.32, slope=1e-9), grey(0.0, 1.0), y) == curve
     assert measures.mixup_accuracy(curve) == pytest.approx(0.6 + 0.2 * 0.75 + 0.2 * 0.5)
     assert measures.gi_score(curve) == pytest.approx(0.2 * 0.025 + 0.2 * 0.1)
     # F(u) = u up to 0.6; then 0.6 + s - s^2 / 0.8 over 0.2, and 0.75 + s / 2 over the last 0.2.

@@ -100,8 +100,8 @@ def train(
         measure_loss: it is also called once after the first epoch that leaves the mean
             cross-entropy of all training images, as `evaluate` has it, below this.
         compile: torch.compile the network, for a GPU; a smaller last batch is not compiled.
-        channels_last: train in this memory layout where it is faster, see `training_layout`. On a
-            GPU the network is contiguous afterwards, as it is counted; on a CPU it keeps it.
+        channels_last: train in this layout where it is faster, see `training_layout`. On a GPU the
+            network is contiguous afterwards, as it is counted; on a CPU it keeps the layout.
         progress: show a bar over the epochs on stderr.
 
     The random state of the caller is untouched; torch has one for all threads, so train in one
