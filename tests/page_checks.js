@@ -70,19 +70,17 @@
 
   // Marks the first place of each look, that is, of each colour and font on its backgrounds.
   markFirst() {
-    const seen = new Set();
-    for (const e of document.body.querySelectorAll("*")) {
+    const seen = new Set(), behind = new Map([[null, ""]]); // all that is behind a box
+    const shows = (value) => !["rgba(0, 0, 0, 0)", "none", "1"].includes(value);
+    for (const e of document.querySelectorAll("html, body, body *")) {
+      const style = getComputedStyle(e);
+      const own = [style.backgroundColor, style.backgroundImage, style.opacity].filter(shows);
+      behind.set(e, [...own, behind.get(e.parentElement)].join());
       e.removeAttribute("data-first");
       const texts = [...e.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE);
       const hasText = texts.some((node) => node.data.trim());
       if (!(hasText || e.matches("input, select")) || !e.getClientRects().length) continue;
-      const { color, fontSize, fontWeight } = getComputedStyle(e);
-      const look = [color, fontSize, fontWeight];
-      for (let box = e; box; box = box.parentElement) {
-        const { backgroundColor, backgroundImage, opacity } = getComputedStyle(box);
-        look.push(backgroundColor, backgroundImage, opacity);
-      }
-      const key = look.filter((value) => !["rgba(0, 0, 0, 0)", "none", "1"].includes(value)).join();
+      const key = [style.color, style.fontSize, style.fontWeight, behind.get(e)].join();
       if (!seen.has(key)) e.setAttribute("data-first", "");
       seen.add(key);
     }
