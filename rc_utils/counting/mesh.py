@@ -122,13 +122,13 @@ def lattice_elements(lattice):
     # They move one unit from corner 0 to 1, from 2 to 0, from 3 to 2 and so on.
     steps = np.eye(lattice.dim, k=-1, dtype=np.int64) - np.eye(lattice.dim, dtype=np.int64)
     steps[0, 0], steps[1:2, 0] = 1, 0
-    keys = np.ravel_multi_index(tuple(lattice.indices.T), lattice.grid_shape)
-    found = []
+    strides = lattice.resolution ** np.arange(lattice.dim)[::-1]
+    keys, sums, found = lattice.indices @ strides, lattice.indices.sum(1), []
     for order in itertools.permutations(steps):
-        path = lattice.indices[:, None] + np.cumsum([0 * order[0], *order], axis=0)
-        inside = (path >= 0).all((1, 2)) & (path.sum(2) < lattice.resolution).all(1)
-        path_keys = np.ravel_multi_index(tuple(np.moveaxis(path[inside], 2, 0)), lattice.grid_shape)
-        found.append(np.searchsorted(keys, path_keys))
+        path = np.cumsum([0 * order[0], *order], axis=0)
+        inside = (lattice.indices + path.min(0) >= 0).all(1)
+        inside &= sums + path.sum(1).max() < lattice.resolution
+        found.append(np.searchsorted(keys, keys[inside][:, None] + path @ strides))
     return np.concatenate(found)
 
 
