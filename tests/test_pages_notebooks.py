@@ -46,7 +46,7 @@ SMALL = {
     "10_training_complexity": {"repetitions": 1, "epochs": 3, "num_points": 4, "image_epochs": 1},
     "11_beyond_the_grid": {
         "shown": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1,
-        "triangles": 1,
+        "triangles": 1, "classifiers": 2,
     },
     "12_your_network": {"epochs": 1},
     "19_counterexample": {"num_points": 5, "trials": 2},
