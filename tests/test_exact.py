@@ -241,7 +241,7 @@ def test_equal_scores_have_the_label_of_the_lowest_index(head):
 
 STEPS = {
     "linear": lambda m, x: m.layer(x)[:, :2],
-    "relu": lambda m, x: torch.relu(x),
+    "relu": lambda m, x: torch.relu(input=x),
     "leaky": lambda m, x: F.leaky_relu(input=x, negative_slope=0.2),
     "abs": lambda m, x: x.abs(),
     "masked weights": lambda m, x: F.linear(x, m.layer.weight * m.layer.weight.gt(0))[:, :2],
