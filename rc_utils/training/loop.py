@@ -111,7 +111,7 @@ def train(
     [0, epochs]; torch's own errors for images of a shape that the network does not take, and for
     parameters that are not float32.
     """
-    device = torch.device(device) if device is not None else next(network.parameters()).device
+    device = torch.device(device or next(network.parameters(), data.y_train).device)
     network, data = network.to(device), data.to(device)
     if channels_last:
         layout = training_layout(network, data.x_train, device, config.precision)
