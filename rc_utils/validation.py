@@ -38,10 +38,7 @@ def check_keys(where, given, valid):
 
 def _is_finite(value):
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    try:
-        return number and math.isfinite(value)
-    except OverflowError:  # an integer of more than 308 digits
-        return False
+    return number and math.isfinite(value)
 
 
 def check_number(name, value, minimum, above=False):

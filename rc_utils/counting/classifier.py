@@ -321,20 +321,12 @@ def classifier_inside(model, vertices, batch_size=None):
 
 
 def probed_inside(classifier, corners, batch_size=None):
-    """`probed_enough` at points inside corners (B, d + 1, *shape)."""
-
-    def points_of(number):
+    """`probed` at points inside corners (B, d + 1, *shape); at more if it may return labels."""
+    for number in (NUM_PROBED, NUM_PROBED_LABELS):
         simplex = torch.arange(number) % len(corners)
         weights = np.random.default_rng(0).dirichlet(np.ones(corners.shape[1]), number)
-        return points_inside(corners, simplex, torch.from_numpy(weights).to(corners))
-
-    return probed_enough(classifier, points_of, batch_size)
-
-
-def probed_enough(classifier, points_of, batch_size=None):
-    """`probed` at `points_of(NUM_PROBED)`; at more points if outputs may be labels or votes."""
-    for number in (NUM_PROBED, NUM_PROBED_LABELS):
-        found = probed(classifier, points_of(number), batch_size)
+        points = points_inside(corners, simplex, torch.from_numpy(weights).to(corners))
+        found = probed(classifier, points, batch_size)
         finite = found.outputs[np.isfinite(found.outputs)]
         are_scores = found.outputs.shape[1:] > (1,) or finite.min(initial=0) < 0
         if are_scores and not _are_whole(finite):
@@ -404,10 +396,8 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
     def batch_of(start, stop):
         return gather(rows, np.arange(start, stop), classifier.device, classifier.dtype)
 
-    def first_of(number):
-        return batch_of(0, min(number, len(rows)))
-
-    classifier = require_sign(probed_enough(classifier, first_of, batch_size))
+    alone = batch_of(0, min(NUM_PROBED_LABELS, len(rows)))[:, None]  # simplices of one corner
+    classifier = require_sign(probed_inside(classifier, alone, batch_size))
     return read_labels(classifier, batch_of, len(rows))
 
 

@@ -62,8 +62,6 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
     every axis; simplex - one unit moved from one coordinate to another. linear: as simplex, and
     scores are interpolated (`count_pieces`). None takes linear in 2..5 dimensions, simplex beyond.
 
-    `resolution` None takes 200, 30, 16, 12, 10 for d = 1..5 and 8 beyond.
-
     Raises ValueError for an argument outside these ranges and for more than five million points.
     """
     dim = check_count("dim", dim, 1)

@@ -16,14 +16,7 @@ import numpy as np
 
 from rc_utils.paths import campaigns_dir
 from rc_utils.training.config import TrainConfig
-from rc_utils.validation import (
-    check_count,
-    check_name,
-    naming,
-    require,
-    settings_from_dict,
-    unknown_name,
-)
+from rc_utils.validation import check_name, naming, require, settings_from_dict, unknown_name
 
 SCHEMA = 1
 TRAIN_DEFAULTS = dataclasses.asdict(TrainConfig())
@@ -155,7 +148,6 @@ class Experiment:
 
     def drawn(self, seed):
         """The seed, and the values that it draws from the ranges, rounded to three digits."""
-        check_count("seed", seed, 0)
         rng, values = np.random.default_rng([seed, 1]), {"seed": seed}
         for key, (low, high) in self.ranges.items():
             value = low * (high / low) ** rng.random()

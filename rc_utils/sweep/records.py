@@ -2,8 +2,7 @@
 
 A record is the JSON of one run in `results/records/<run id>.json`, shared by all campaigns that ask
 for the run. Those of a reference campaign are frozen in `campaigns/<name>/runs.jsonl`, one per
-line, sorted by run id. Files are written to a temporary name, flushed and renamed, so that a killed
-writer leaves the old or the new one. A checksum in each record tells of damage and edits.
+line, sorted by run id. A checksum in each record tells of damage and edits.
 """
 
 import hashlib
