@@ -63,13 +63,11 @@ SIGNS = {"sub", "subtract", "rsub", "neg", "negative"}
 def distance_from_init(network, initial):
     """`d(W) = sqrt(sum_i ||W_i - W_i^0||_F^2)`, W_i^0 of the same network at its start, `initial`.
 
-    Over all weight matrices and kernels; parameters of fewer than two dimensions are left out, as
-    in the definition (v1 App. B, Example 1).
+    Over all weight matrices and kernels (`weights_of`), as in v1 App. B, Example 1.
     """
-    check_weights(network)
+    weights, start = weights_of(network), weights_of(initial)
     require(initial is not network, "initial is the network itself: keep copy.deepcopy(network)")
-    pairs = zip(network.parameters(), initial.parameters(), strict=True)
-    moved = [(w - w0.to(w.device)).detach() for w, w0 in pairs if w.dim() >= 2]
+    moved = [(w - w0.to(w.device)).detach() for w, w0 in zip(weights, start, strict=True)]
     squares = [step.double().square().sum() for step in moved]
     return math.sqrt(float(torch.stack(squares).sum()))
 
@@ -78,11 +76,10 @@ def distance_from_init(network, initial):
 def log_spectral_product(network):
     """Natural logarithm of the product of the spectral norms of all weight matrices and kernels.
 
-    A kernel (out, in, k, k) counts as the matrix (out, in k k). With normalisation layers, which
-    rescale every layer, the product bounds no Lipschitz constant.
+    Of `weights_of`; a kernel (out, in, k, k) counts as the matrix (out, in k k). With normalisation
+    layers, which rescale every layer, the product bounds no Lipschitz constant.
     """
-    check_weights(network)
-    matrices = [w.detach().double().flatten(1) for w in network.parameters() if w.dim() >= 2]
+    matrices = [w.detach().double().flatten(1) for w in weights_of(network)]
     return float(sum(torch.linalg.matrix_norm(matrix, 2).log() for matrix in matrices))
 
 
@@ -98,7 +95,7 @@ def log_path_norm(network, x):
     applied as they are. Of x only the shape is used. Raises ValueError for other norm layers, and
     for a network that subtracts, outside of its layers.
     """
-    check_weights(network)
+    weights_of(network)  # or a ValueError
     squared = copy.deepcopy(network).eval().double()
     for norm in squared.modules():
         name, is_batch_norm = type(norm).__name__, isinstance(norm, _BatchNorm)
@@ -122,15 +119,22 @@ def log_path_norm(network, x):
     return float(total.log()) / 2
 
 
-def check_weights(network):
-    """Raise ValueError where a layer's weight is computed from parameters, or none is found."""
-    found = any(parameter.dim() > 1 for parameter in network.parameters())
-    require(found, "the network has no parameter of two dimensions or more, which is measured here")
-    for name, _ in network.named_parameters():
+def weights_of(network):
+    """Weight matrices and kernels: the parameters of two dimensions or more.
+
+    But for a single row with another name than weight, as class tokens and embeddings of positions
+    are. Raises ValueError where a weight is computed from parameters, or none is found.
+    """
+    weights = []
+    for name, parameter in network.named_parameters():
         computed = re.search(r"_orig$|weight\w*_g$|parametrizations\.", name)
         found = f"a weight is computed from {name!r} (parametrisation, weight norm, pruning)"
         advice = "make it plain by remove_parametrizations, remove_weight_norm or prune.remove"
         require(not computed, f"{found}: {advice} of torch.nn.utils")
+        if parameter.dim() > 1 and (len(parameter) > 1 or "weight" in name.split(".")[-1]):
+            weights.append(parameter)
+    require(weights, "the network has no weight of two dimensions or more, which is measured here")
+    return weights
 
 
 def sharpness(network, x, y, tolerance=0.05):

@@ -81,6 +81,7 @@ def test_a_network_may_work_on_its_input_in_place(tiny_data, name):
 
 def test_spectral_product_and_distance_from_init_are_of_matrices_and_kernels_only():
     network = Net(2)
+    network.token = torch.nn.Parameter(torch.ones(1, 1, 3))
     kernel, head = network.conv.weight.detach().reshape(3, 9), network.head.weight.detach()
     expected = sum(math.log(float(torch.linalg.svdvals(w)[0])) for w in (kernel, head))
     assert measures.log_spectral_product(network) == pytest.approx(expected, rel=1e-5)
@@ -89,7 +90,7 @@ def test_spectral_product_and_distance_from_init_are_of_matrices_and_kernels_onl
         network.conv.weight += 2
         network.head.bias += 100
     assert measures.distance_from_init(network, initial) == pytest.approx(math.sqrt(27 * 4))
-    for first, message in ((torch.nn.BatchNorm1d(3), "no parameter of two"), (network, "itself")):
+    for first, message in ((torch.nn.BatchNorm1d(3), "no weight of two"), (network, "itself")):
         with pytest.raises(ValueError, match=message):
             measures.distance_from_init(first, first)
 
