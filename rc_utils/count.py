@@ -132,6 +132,9 @@ def standardise(points, mean, std):
         fits = len(values) in (1, points.shape[1]) and np.isfinite(values).all()
         require(fits, f"--{name} is {values}; {expected}")
     require(min(std) > 0, f"--std is {std}; expected numbers above 0")
+    of_bytes = max(*mean, *std) > 1 and points.min() >= 0 and points.max() <= 1
+    fault = f"--mean is {mean} and --std is {std}, and points are between 0 and 1"
+    require(not of_bytes, f"{fault}: divide by 255 what was taken of bytes")
     shape = (-1, *[1] * (points.ndim - 2))
     mean, std = np.array(mean, points.dtype), np.array(std, points.dtype)
     return (points - mean.reshape(shape)) / std.reshape(shape)

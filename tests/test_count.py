@@ -112,14 +112,15 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng):
     np.savez("bytes.npz", pixels)
     expected = pixels.transpose(0, 3, 1, 2) / 255
     np.testing.assert_allclose(count.load_points("bytes.npz"), expected, rtol=1e-6)
-    shifted = count.standardise(images, [0.1, 0.2, 0.3], [2.0])
-    np.testing.assert_allclose(shifted[:, 1], (images[:, 1] - 0.2) / 2, rtol=1e-5)
+    shifted = count.standardise(images, [0.1, 0.2, 0.3], [0.5])
+    np.testing.assert_allclose(shifted[:, 1], (images[:, 1] - 0.2) * 2, rtol=1e-5)
     points = count.standardise(count.load_points("points.npz"), [0.1], [1.0])
     assert (points == np.load("points.npz")["x"] - 0.1).all()
 
 
 @pytest.mark.parametrize(("words", "message"), [
     ("stripes_module:strips points.npz", "has no attribute 'strips'"),
+    ("stripes_module:stripes points.npz --std 60", "divide by 255 what was taken of bytes"),
     ("stripes_module:make points.npz", "make() takes 0 positional arguments"),
     ("weights.pt points.npz", "neither module:name nor a file .onnx"),
     ("stripes_module:stripes points.npz --points z", "has the arrays x, y"),

@@ -161,15 +161,17 @@ def region_count(
                 classifier = require_sign(probed_inside(classifier, corners, batch_size))
                 classifier = replace(classifier, tick=tick)
             found.append(_count_simplices(classifier, corners, lattice, strategy, coarse))
+    are_labels = classifier.outputs.ndim == 1
+    adjacency = "simplex" if are_labels and lattice.adjacency == "linear" else lattice.adjacency
     settings = {
         "dim": draw.dim, "num_samples": draw.num_samples, "sampling": sampling, "seed": draw.seed,
         "resolution": lattice.resolution, "alpha_range": tuple(alpha_range),
-        "direction_length": draw.direction_length, "adjacency": lattice.adjacency,
+        "direction_length": draw.direction_length, "adjacency": adjacency,
         "strategy": strategy, "coarse": coarse,
     }  # fmt: skip
     counts = np.concatenate(found)
-    is_one_score = classifier.outputs.shape[1:] == (1,)
-    require(counts.max() > 1 or not is_one_score, f"{ONE_SCORE}: it never changes")
+    fault = f"{ONE_SCORE}: it never changes; if that is right, return two scores, (0, s)"
+    require(counts.max() > 1 or classifier.outputs.shape[1:] != (1,), fault)
     return RegionCount(counts, sum(evaluations), settings)
 
 
