@@ -149,8 +149,7 @@ def test_tiny_campaign_counts_what_the_networks_have(results):
         i, j = int(first * n), int(second * (n - 1))
         j += j >= i
         ends = data.x_train[[i, j]]
-        t = np.linspace(0, 1, settings.get("resolution", 200), dtype=np.float32)
-        t = torch.from_numpy(t)[:, None, None, None]
+        t = torch.linspace(0, 1, settings.get("resolution", 200))[:, None, None, None]
         labels = network(torch.lerp(ends[0], ends[1], t)).argmax(1).numpy()
         counts.append(1 + int((labels[1:] != labels[:-1]).sum()))
     assert abs(np.mean(counts) - row["count"]) < 0.05

@@ -3,6 +3,7 @@
 import re
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,10 +11,6 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from table_labels import marked
 from test_correlation import make_runs
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 
 from rc_utils import plotting
 from rc_utils.correlation import Estimate
@@ -120,16 +117,16 @@ def test_a_wide_table_has_cells_that_name_their_column_and_a_class_of_its_own():
     narrow = pd.DataFrame({"r": [0.9], "n < 9": [8]}, index=pd.Index(["VGG19"], name="network"))
     sentence = "it holds for every network that was trained"
     wide = pd.DataFrame({"the statement of a paper": [sentence], "n < 9": [9]})
-    shown = [re.sub("(?s).*", marked, plotting._table(t), count=1) for t in (narrow, wide)]
-    named = [re.sub("(?s).*", marked, plotting._table(t), count=1) for t in (wide.T, narrow.T)]
-    assert shown[0] == plotting._table(narrow)
-    assert '<td data-label="n &lt; 9">9</td>' in shown[1]
-    assert ('class="dataframe rc"' in shown[1], 'class="dataframe rc"' in named[0]) == (True, True)
-    assert '<td data-label="0">9</td>' in named[0]
-    assert named[1] == plotting._table(narrow.T)
+
+    def shown(table):
+        return re.sub("(?s).*", marked, plotting._table(table), count=1)
+
+    assert shown(narrow) == plotting._table(narrow)
+    assert '<td data-label="n &lt; 9">9</td>' in shown(wide)
+    assert all('class="dataframe rc"' in shown(table) for table in (wide, wide.T))
+    assert '<td data-label="0">9</td>' in shown(wide.T)
+    assert shown(narrow.T) == plotting._table(narrow.T)
     valued = wide.assign(ours=["-0.91 [-0.96, -0.79]"])
     for table, kind in ((valued, 'class="interval" '), (valued.assign(more="x" * 60), "")):
-        found = re.sub("(?s).*", marked, plotting._table(table), count=1)
-        assert f'<td {kind}data-label="ours">-0.91 [' in found
-    rows = re.sub("(?s).*", marked, plotting._table(wide.T.rename_axis("what")), count=1)
-    assert '<th data-label="what">n &lt; 9</th>' in rows
+        assert f'<td {kind}data-label="ours">-0.91 [' in shown(table)
+    assert '<th data-label="what">n &lt; 9</th>' in shown(wide.T.rename_axis("what"))

@@ -14,7 +14,7 @@ import tomllib
 
 import numpy as np
 
-from rc_utils.paths import campaigns_dir
+from rc_utils.paths import campaigns_dir, project_root
 from rc_utils.training.config import TrainConfig
 from rc_utils.validation import check_name, naming, require, settings_from_dict, unknown_name
 
@@ -261,11 +261,12 @@ def list_campaigns():
 def load_campaign(name):
     """The campaign of that name, or of the folder that holds a campaign.toml; needs no torch.
 
-    Raises ValueError for an unknown campaign, key or name and a value of a wrong type; the message
-    says which and what is valid. `rc_utils.sweep.check_values` tries the settings of the counts.
+    What RC_CAMPAIGNS lacks is looked up in the repository. Raises ValueError for an unknown
+    campaign, key or name and a value of a wrong type; the message says which and what is valid.
+    `rc_utils.sweep.check_values` tries the settings of the counts.
     """
-    given, name = str(name), str(pathlib.Path(name))
-    for folder in (pathlib.Path(name).absolute(), campaigns_dir() / name):
+    given, name, shipped = str(name), str(pathlib.Path(name)), project_root() / "campaigns"
+    for folder in (pathlib.Path(name).absolute(), campaigns_dir() / name, shipped / name):
         path = folder / "campaign.toml"
         if os.path.isfile(path):  # pathlib's raises for a name that is too long
             with naming(f"{path} cannot be read as TOML"):

@@ -7,6 +7,7 @@ In this process by default, on local worker processes with --workers, on a Dask 
 import argparse
 import dataclasses
 import functools
+import math
 import random
 import signal
 import sys
@@ -108,7 +109,8 @@ def attempt(planned, device, compile):
         return Outcome(run_id, "failed", fault)
     results, name = record["results"], planned.spec.network["name"]
     accuracies = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
-    return Outcome(run_id, "done", f"{run_id} {name} {record['status']}: {accuracies}")
+    setting = "lr {lr:g}, batch size {batch_size}, seed {seed}".format(**record["spec"]["train"])
+    return Outcome(run_id, "done", f"{run_id} {name}, {setting}, {record['status']}: {accuracies}")
 
 
 def dask_setup(worker):
@@ -155,6 +157,10 @@ def check_values(campaign):
             given = {"num_classes", "in_channels", "image_size", "seed"} & set(planned.spec.network)
             require(not given, f"the network's {given} come from the dataset or the run")
             check_network(**planned.spec.network)
+            # Batches of all images would pass for several settings.
+            size, n = planned.spec.train.batch_size, planned.spec.dataset.get("n_train", math.inf)
+            varies = "batch_size" in experiment.grid | experiment.ranges
+            require(size <= n or not varies, f"batch_size {size} is more than the {n} images")
     points = np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
         with naming(f"{campaign.name}, counts.{label}"):
@@ -210,7 +216,7 @@ def plan(campaign, shard=(0, 1)):
     keys = [_cost_key(dataclasses.asdict(planned.spec)) for planned in todo]
     known = [np.median(seconds[key]) for key in keys if key in seconds]
     if known:
-        hours = f"about {sum(known) / 3600:.2f} process hours of training and counting"
+        hours = f"about {sum(known) / 3600:.2g} process hours of training and counting"
         yield f"  {hours} for {len(known)} of them, by the records there are"
 
 

@@ -137,10 +137,13 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     loss = next(iter(asked["evolution_loss"]), None)
     looks = {"measure_epochs": asked["evolution_epochs"], "measure_loss": loss}
     options = {"device": device, "compile": compile, "progress": progress}
-    run = train(network, data, spec.train, measure=look, **looks, **options)
-    # The code of a reader's network may change under its name.
     module = getattr(NETWORKS.get(spec.network["name"]), "__module__", "")
-    if not module.startswith("rc_utils."):
+    is_readers = not module.startswith("rc_utils.")
+    if is_readers:  # a measure that does not take it says so before the training
+        with contextlib.suppress(NonFiniteScores):
+            taken(network, [], asked["measures"] + asked["evolution_measures"])
+    run = train(network, data, spec.train, measure=look, **looks, **options)
+    if is_readers:  # whose code may change under its name
         record["start"] = start_of(spec)
     results = {name: _as_json(getattr(run, name)) for name in records.RESULTS}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
