@@ -3,6 +3,7 @@
 import argparse
 import glob
 import importlib
+import inspect
 import pathlib
 import sys
 
@@ -30,7 +31,10 @@ def load_model(name):
     module, _, attribute = name.partition(":")
     known = "neither module:name nor a file .onnx; name weights by a module that loads them"
     require(module and attribute.isidentifier(), f"model {name!r} is {known}")
-    return getattr(importlib.import_module(module), attribute)
+    model = getattr(importlib.import_module(module), attribute)
+    takes_nothing = inspect.isfunction(model) and not inspect.signature(model).parameters
+    require(not takes_nothing, f"{name}() takes no batch: give what it returns a name of its own")
+    return model
 
 
 def _onnx(path, output):

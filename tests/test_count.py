@@ -121,7 +121,7 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng):
 @pytest.mark.parametrize(("words", "message"), [
     ("stripes_module:strips points.npz", "has no attribute 'strips'"),
     ("stripes_module:stripes points.npz --std 60", "divide by 255 what was taken of bytes"),
-    ("stripes_module:make points.npz", "make() takes 0 positional arguments"),
+    ("stripes_module:make points.npz", "stripes_module:make() takes no batch"),
     ("weights.pt points.npz", "neither module:name nor a file .onnx"),
     ("stripes_module:stripes points.npz --points z", "has the arrays x, y"),
     ("stripes_module:stripes points.npz --points y", "of type int64 and shape (50,), expected"),
