@@ -83,8 +83,9 @@ def decide(estimates, bar):
 
     estimates: (value, low, high) of each network.
     """
-    _, lower, upper = zip(*estimates, strict=True)
-    return decision(len(lower) > 1 and min(lower) > bar, len(upper) > 1 and max(upper) < bar)
+    several = len(estimates) > 1
+    supports = several and all(low > bar for _, low, _ in estimates)
+    return decision(supports, several and all(high < bar for _, _, high in estimates))
 
 
 def difference_of_correlations(count, rival, gap, resamples=10_000, rng=None):

@@ -62,6 +62,9 @@ def interval_text(value: float, low: float = math.nan, high: float = math.nan) -
     width = high - low if high - low > 1e-9 * abs(value) else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
     decimals = min(decimals, 3 if abs(value) >= 0.01 else 12)
+    # An end beside 0 keeps its sign.
+    while decimals < 5 and any(v and not round(v, decimals) for v in (low, high)):
+        decimals += 1
     # Adding zero turns -0.0 into 0.0.
     numbers = [f"{round(v, decimals) + 0.0:.{decimals}f}" for v in (value, low, high)]
     return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
@@ -96,6 +99,9 @@ def correlate(
         method: "pearson" or "spearman", which is Pearson's of the ranks.
         units: name of the unit of each row, every row its own by default.
         controls: how many numbers were taken out of both variables before.
+
+    The interval is of normal x and y. For nine settings with r near 0.9 and y linear in log x it
+    covers 0.90 where log x has a standard deviation of 0.6, 0.81 where that is 0.9; of log x 0.95.
 
     NaN for a constant x or y and for fewer than three rows. Raises ValueError for an unknown
     method, vectors of unequal length and rows that are not finite.
@@ -227,6 +233,7 @@ def _least_squares(formula, rows):
     model = smf.ols(formula, rows)
     found = f"{len(rows) - len(model.endog)} of {len(rows)} rows lack a value of {formula!r}"
     require(len(model.endog) == len(rows), f"{found}; leave them out")
+    require(np.isfinite(model.endog).all(), f"a value of {formula!r} is infinite: leave it out")
     design = pd.DataFrame(model.exog, columns=model.exog_names)
     largest = design.abs().max().replace(0, 1)
     return OLS(model.endog, design / largest), largest
@@ -256,8 +263,8 @@ def bootstrap(
 
     units: (n,) name of the unit of each row. statistic: from weights (B, n), how often each row is
     counted, to (B,) values; with weights of one it is the value. The interval holds it, is widened
-    by sqrt(m / (m - 1)), and is none below `MIN_UNITS` units or where the resamples do not vary. Of
-    a share near 0 or 1 over a dozen units it is too narrow.
+    by sqrt(m / (m - 1)), and is none below `MIN_UNITS` units or where the resamples do not vary. It
+    is narrow for few units: of means of 7 to 12 it covers 0.90 to 0.92, of shares near 0 or 1 less.
     """
     codes, number = _unit_codes(units)
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else math.nan

@@ -185,7 +185,7 @@ def test_mean_is_the_textbooks_and_bootstrap_draws_whole_units():
     ("0.07 [-0.05, 0.20]", (0.0715, -0.0512, 0.198)),
     ("-0.019 [-0.026, -0.013]", (-0.0186, -0.0256, -0.013)),
     ("0.00 [-0.10, 0.10]", (-0.001, -0.1, 0.1)),
-    ("0.25", (0.25, NAN, NAN)),
+    ("0.2600 [0.0002, 0.5200]", (0.26, 0.00023, 0.52)),
     ("0.00000000020 [0.00000000010, 0.00000000030]", (2e-10, 1e-10, 3e-10)),
     ("–", (NAN, NAN, NAN)),
 ])  # fmt: skip
@@ -296,9 +296,9 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
     for change in (*exact, change_per_doubling(opposite, "lr")):
         assert np.isnan(change.low)
     assert np.isnan(change_per_doubling(runs[runs["lr"] == 0.1], "lr").value)
-    lacking = runs.assign(count=runs["count"].where(runs.index != 2))
-    with pytest.raises(ValueError, match="1 of 27 rows lack a value of 'count"):
-        change_per_doubling(lacking, "lr")
+    for value, fault in ((np.nan, "1 of 27 rows lack a value of 'count"), (np.inf, "is infinite")):
+        with pytest.raises(ValueError, match=fault):
+            change_per_doubling(runs.assign(count=runs["count"].where(runs.index != 2, value)), "lr")
     with pytest.raises(ValueError, match="unknown column of the runs 'setting'"):
         change_per_doubling(runs.drop(columns="setting"), "lr")  # would all be one setting
 

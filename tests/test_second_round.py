@@ -19,7 +19,7 @@ def test_rules_of_correlations_and_of_equivalence():
         ([(0.0, -0.2, 0.19), (0.1, -0.1, 0.2001)], "inconclusive", "refutes"),
         ([(0.8, 0.71, 0.9), (0.0, -0.2, 0.19)], "inconclusive", "inconclusive"),
         ([(0.8, 0.71, 0.9)], "inconclusive", "inconclusive"),  # it takes two networks
-        ([(0.0, -0.2, 0.19)], "inconclusive", "inconclusive"),
+        ([(0.8, 0.71, 0.9), (np.nan,) * 3], "inconclusive", "inconclusive"),
     ):
         found = [rules.decide(estimates, rules.BARS[group]) for group in ("twins", "gap")]
         assert found == [twins, gap]
