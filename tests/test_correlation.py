@@ -296,9 +296,9 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
     for change in (*exact, change_per_doubling(opposite, "lr")):
         assert np.isnan(change.low)
     assert np.isnan(change_per_doubling(runs[runs["lr"] == 0.1], "lr").value)
-    for value, fault in ((np.nan, "1 of 27 rows lack a value of 'count"), (np.inf, "is infinite")):
+    for bad, fault in ((np.nan, "1 of 27 rows lack a value of 'count"), (np.inf, "is infinite")):
         with pytest.raises(ValueError, match=fault):
-            change_per_doubling(runs.assign(count=runs["count"].where(runs.index != 2, value)), "lr")
+            change_per_doubling(runs.assign(count=runs["count"].where(runs.index != 2, bad)), "lr")
     with pytest.raises(ValueError, match="unknown column of the runs 'setting'"):
         change_per_doubling(runs.drop(columns="setting"), "lr")  # would all be one setting
 
