@@ -62,9 +62,9 @@ def interval_text(value: float, low: float = math.nan, high: float = math.nan) -
     width = high - low if high - low > 1e-9 * abs(value) else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
     decimals = min(decimals, 3 if abs(value) >= 0.01 else 12)
-    # An end beside 0 keeps its sign.
-    while decimals < 5 and any(v and not round(v, decimals) for v in (low, high)):
-        decimals += 1
+    # An end beside 0 keeps its sign, where five decimals show it.
+    showing = [d for d in range(decimals, 6) if all(not v or round(v, d) for v in (low, high))]
+    decimals = showing[0] if showing else decimals
     # Adding zero turns -0.0 into 0.0.
     numbers = [f"{round(v, decimals) + 0.0:.{decimals}f}" for v in (value, low, high)]
     return f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"

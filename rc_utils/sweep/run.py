@@ -141,7 +141,8 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     is_readers = not module.startswith("rc_utils.")
     if is_readers:  # a measure that does not take it says so before the training
         with contextlib.suppress(NonFiniteScores):
-            taken(network, [], asked["measures"] + asked["evolution_measures"])
+            of_both = asked["measures"] + asked["evolution_measures"]
+            taken(network.to(data.device), [], of_both)
     run = train(network, data, spec.train, measure=look, **looks, **options)
     if is_readers:  # whose code may change under its name
         record["start"] = start_of(spec)
