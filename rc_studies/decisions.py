@@ -296,12 +296,12 @@ def beyond_settings(
 def _predicted(settings, values, degree, seed, splits):
     """Cross-validated predictions of `values` (n, m), averaged over partitions into ten folds."""
     total = np.zeros(values.shape)
-    powers, columns = PolynomialFeatures(degree, include_bias=False).fit(settings).powers_, range(3)
+    powers = PolynomialFeatures(degree, include_bias=False).fit(settings).powers_
     for split in range(splits):
         folds = KFold(min(10, len(values)), shuffle=True, random_state=seed + SPLITS_APART * split)
         for fitted, left_out in folds.split(settings):
             ladder = _scaled(settings, fitted)[:, :, None] ** np.arange(degree + 1)
-            terms = _scaled(np.prod(ladder[:, columns, powers], axis=2), fitted)
+            terms = _scaled(np.prod(ladder[:, [0, 1, 2], powers], axis=2), fitted)
             total[left_out] += ridge_predictions(terms[fitted], values[fitted], terms[left_out])
     return total / splits
 

@@ -100,8 +100,8 @@ def correlate(
         units: name of the unit of each row, every row its own by default.
         controls: how many numbers were taken out of both variables before.
 
-    The interval is of normal x and y. For nine settings with r near 0.9 and y linear in log x it
-    covers 0.90 where log x has a standard deviation of 0.6, 0.81 where that is 0.9; of log x 0.95.
+    The interval is that of normal x and y. For few rows of skewed values it is too narrow: take the
+    logarithm of counts that range over several-fold, or ranks.
 
     NaN for a constant x or y and for fewer than three rows. Raises ValueError for an unknown
     method, vectors of unequal length and rows that are not finite.
@@ -264,7 +264,7 @@ def bootstrap(
     units: (n,) name of the unit of each row. statistic: from weights (B, n), how often each row is
     counted, to (B,) values; with weights of one it is the value. The interval holds it, is widened
     by sqrt(m / (m - 1)), and is none below `MIN_UNITS` units or where the resamples do not vary. It
-    is narrow for few units: of means of 7 to 12 it covers 0.90 to 0.92, of shares near 0 or 1 less.
+    is too narrow over a dozen units or fewer, above all of a share near 0 or 1.
     """
     codes, number = _unit_codes(units)
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else math.nan

@@ -95,7 +95,7 @@ def log_path_norm(network, x):
     applied as they are. Of x only the shape is used. Raises ValueError for other norm layers, and
     for a network that subtracts, outside of its layers.
     """
-    weights_of(network)  # or a ValueError
+    weights_of(network)  # refuses weights that are computed
     squared = copy.deepcopy(network).eval().double()
     for norm in squared.modules():
         name, is_batch_norm = type(norm).__name__, isinstance(norm, _BatchNorm)
@@ -122,8 +122,8 @@ def log_path_norm(network, x):
 def weights_of(network):
     """Weight matrices and kernels: the parameters of two dimensions or more.
 
-    But for a single row with another name than weight, as class tokens and embeddings of positions
-    are. Raises ValueError where a weight is computed from parameters, or none is found.
+    Class tokens and embeddings of positions are left out: single rows that are not named weight.
+    Raises ValueError where a weight is computed from parameters, or none is found.
     """
     weights = []
     for name, parameter in network.named_parameters():

@@ -145,7 +145,7 @@ ONLY_FIRST = 'axe.configure({ rules: [{ id: "color-contrast", selector: "[data-f
 
 
 def violations(tab, options):
-    """axe-core's serious and critical violations without those of the theme."""
+    """Serious and critical violations by axe-core, which the tab has, without the theme's."""
     look(tab, "markFirst")
     found, options = [], options | {"resultTypes": ["violations"], "preload": False}
     for rule in tab.evaluate("options => axe.run(options)", options)["violations"]:

@@ -87,7 +87,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "train"], {"seed": 3}, "train.seed has no effect: give it in seeds"),
     (["networks", "again"], {"architecture": "ResNet18", "width": 4}, "again: it is there twice"),
     (["experiments", 0, "grid", "batch_size"], [], "grid.batch_size is empty"),
-    (["experiments", 0, "grid", "batch_size"], [16, 999], "batch_size 999 is more than the 100"),
+    (["experiments", 0, "grid", "batch_size"], [16, 999], "batch_size 999 exceeds the 100 images"),
     (["networks", "small", "name"], "VGG19", r"networks.small: the key for 'name' is 'archit"),
     (["experiments", 0, "measures"], ["gap"], "measure 'gap' has the name of a column"),
     (["counts", "std_error"], {}, "counts.std_error has the name of a column of standard errors"),

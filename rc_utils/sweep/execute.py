@@ -160,7 +160,7 @@ def check_values(campaign):
             # Batches of all images would pass for several settings.
             size, n = planned.spec.train.batch_size, planned.spec.dataset.get("n_train", math.inf)
             varies = "batch_size" in experiment.grid | experiment.ranges
-            require(size <= n or not varies, f"batch_size {size} is more than the {n} images")
+            require(size <= n or not varies, f"batch_size {size} exceeds the {n} images: lower it")
     points = np.random.default_rng(0).random((64, 8))
     for label, settings in campaign.counts.items():
         with naming(f"{campaign.name}, counts.{label}"):

@@ -24,7 +24,7 @@ from rc_utils.provenance import provenance
 from rc_utils.sweep import records
 from rc_utils.sweep.campaign import SCHEMA, canonical_json, load_campaign
 from rc_utils.training import evaluate, train
-from rc_utils.training.loop import training_layout
+from rc_utils.training.loop import check_outputs, training_layout
 from rc_utils.validation import check_name, require
 
 NUM_PREDICTIONS = 2000  # test images of which a record keeps the predicted label
@@ -140,9 +140,9 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     module = getattr(NETWORKS.get(spec.network["name"]), "__module__", "")
     is_readers = not module.startswith("rc_utils.")
     if is_readers:  # a measure that does not take it says so before the training
+        check_outputs(network.to(data.device), data)
         with contextlib.suppress(NonFiniteScores):
-            of_both = asked["measures"] + asked["evolution_measures"]
-            taken(network.to(data.device), [], of_both)
+            taken(network, [], asked["measures"] + asked["evolution_measures"])
     run = train(network, data, spec.train, measure=look, **looks, **options)
     if is_readers:  # whose code may change under its name
         record["start"] = start_of(spec)
