@@ -259,12 +259,13 @@ def bootstrap(
     seed: int = 0,
     unit: str = "settings",
 ) -> Estimate:
-    """A statistic with its percentile interval from drawing m whole units with replacement.
+    """A statistic with its expanded percentile interval from drawing m whole units.
 
     units: (n,) name of the unit of each row. statistic: from weights (B, n), how often each row is
-    counted, to (B,) values; with weights of one it is the value. The interval holds it, is widened
-    by sqrt(m / (m - 1)), and is none below `MIN_UNITS` units or where the resamples do not vary. It
-    is too narrow over a dozen units or fewer, above all of a share near 0 or 1.
+    counted, to (B,) values; with weights of one it is the value. The interval holds it; it is none
+    below `MIN_UNITS` units or where the resamples do not vary, and too narrow of a share near 0 or
+    1. Source: Hesterberg, What teachers should know about the bootstrap, The American Statistician
+    69, 2015.
     """
     codes, number = _unit_codes(units)
     value = float(statistic(np.ones((1, len(codes))))[0]) if number else math.nan
@@ -274,8 +275,8 @@ def bootstrap(
     usable = resampled[np.isfinite(resampled)]
     if not len(usable) or np.ptp(usable) <= 1e-12 * max(1.0, np.abs(usable).max()):
         return Estimate(value, n=number, unit=unit)
-    # The variance within m drawn units is too small by (m - 1) / m.
-    tail = stats.norm.cdf(stats.norm.ppf(0.025) * math.sqrt(number / (number - 1)))
+    # The variance within m drawn units is too small by (m - 1) / m, and itself estimated.
+    tail = stats.norm.cdf(stats.t.ppf(0.025, number - 1) * math.sqrt(number / (number - 1)))
     low, high = np.quantile(usable, [tail, 1 - tail])
     return Estimate(value, min(float(low), value), max(float(high), value), number, unit)
 
