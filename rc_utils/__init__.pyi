@@ -1,4 +1,4 @@
-from . import counting, datasets, networks, sweep, training
+from . import correlation, counting, datasets, measures, networks, sweep, training
 from .counting import count_components, predict_labels, region_count
 from .datasets import load_dataset
 from .networks import build_network
@@ -8,12 +8,14 @@ from .training import TrainConfig, train
 __all__ = [
     "TrainConfig",
     "build_network",
+    "correlation",
     "count_components",
     "counting",
     "datasets",
     "load_dataset",
     "load_evolution",
     "load_runs",
+    "measures",
     "networks",
     "predict_labels",
     "region_count",

@@ -72,6 +72,8 @@ def load_points(path, key=None, image_size=None):
     and 1.
     """
     path = pathlib.Path(path)
+    unused = (key and path.suffix != ".npz") or (image_size and not path.is_dir())
+    require(not unused, "--points is for .npz files, --image-size for folders: leave it out")
     points = _images_in(path, image_size) if path.is_dir() else _array_in(path, key)
     if points.dtype != np.uint8:
         return points.astype(np.result_type(points.dtype, np.float32))
@@ -196,6 +198,7 @@ def main(argv=None):
     args = vars(_parser().parse_args(argv))
     output = args.pop("output")
     try:
+        require(pathlib.Path(output).suffix, f"--output {output} has no suffix, such as .svg")
         model = load_model(args.pop("model"))
         points = load_points(args.pop("data"), args.pop("points"), args.pop("image_size"))
         points = standardise(points, args.pop("mean"), args.pop("std"))

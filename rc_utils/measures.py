@@ -56,8 +56,13 @@ OTHER_BENDS = {
     "softshrink", "hardshrink", "rnn_relu", "rnn_relu_cell",
 }  # fmt: skip
 
-# Signs, which squared weights do not have: paths would cancel one another.
-SIGNS = {"sub", "subtract", "rsub", "neg", "negative"}
+# Without a path norm: signs, which squared weights do not have, so that paths would cancel one
+# another; norms of what they are given; functions that level off.
+NO_PATHS = {
+    "sub", "subtract", "rsub", "neg", "negative", "layer_norm", "group_norm", "instance_norm",
+    "rms_norm", "normalize", "tanh", "softsign", "softmax", "log_softmax", "log_sigmoid",
+    "rnn_tanh", "lstm", "gru",
+}  # fmt: skip
 
 
 def distance_from_init(network, initial):
@@ -92,8 +97,8 @@ def log_path_norm(network, x):
     capacity control in neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic
     generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode,
     an activation the identity, which it is for large inputs. Sigmoid gates, pools and numbers are
-    applied as they are. Of x only the shape is used. Raises ValueError for other norm layers, and
-    for a network that subtracts, outside of its layers.
+    applied as they are. Of x only the shape is used. Raises ValueError for other norms, for what
+    levels off, such as tanh, and for a network that subtracts, outside of its layers.
     """
     weights_of(network)  # refuses weights that are computed
     squared = copy.deepcopy(network).eval().double()
@@ -114,7 +119,7 @@ def log_path_norm(network, x):
             tensor.square_()
     ones = torch.ones(1, *x.shape[1:], dtype=torch.float64, device=as_classifier(network, x).device)
     # A clone, since a network may change what an activation gives it in place.
-    with UnitInputs(torch.clone, OTHER_BENDS | SIGNS):
+    with UnitInputs(torch.clone, OTHER_BENDS | NO_PATHS):
         total = squared(ones).sum()
     return float(total.log()) / 2
 

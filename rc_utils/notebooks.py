@@ -65,7 +65,7 @@ def check_parameters(path, parameters):
     for key, value in parameters.items():
         where = f"parameter {key} of {name}"
         with naming(where):
-            kept = json.loads(json.dumps(value)) == _as_lists(value)
+            kept = json.loads(json.dumps(value, allow_nan=False)) == _as_lists(value)
         require(kept, f"{where} cannot be {value!r}: keys have to be texts, numbers finite")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)

@@ -38,11 +38,8 @@ def typed_numbers(source):
     return re.findall(r"(?<![\w-])\d[\d.,]*\d", source)
 
 
-def test_seeds_are_counted_and_not_the_networks_that_have_them():
+def test_no_number_is_typed_into_the_text_and_seeds_are_not_the_networks_that_have_them():
     found = [build.settings(name)["Seeds"] for name in ("cifar10-small", "cifar10-paper")]
     assert found == ["1 or 3", "3"]
-
-
-def test_no_number_is_typed_into_the_text():
     assert typed_numbers("It is 0.93 over 27 cells of CIFAR-10, 5pt.") == ["0.93", "27"]
     assert typed_numbers((ROOT / "article" / "article.typ").read_text(encoding="utf-8")) == []

@@ -134,6 +134,8 @@ def test_images_become_channels_and_numbers_keep_their_precision(folder, rng):
     ("stripes_module:stripes images/none --image-size 8", "no images in images/none"),
     ("stripes_module:stripes points.npz --mean 1 2 3", "--mean is [1.0, 2.0, 3.0]; expected"),
     ("stripes_module:stripes points.npz --mean nan", "--mean is [nan]; expected"),
+    ("stripes_module:stripes points.npz --image-size 8", "--image-size for folders: leave it out"),
+    ("stripes_module:stripes points.npz -o regions", "--output regions has no suffix"),
     ("stripes_module:stripes points.npz --std 1 -2", "--std is [1.0, -2.0]; expected"),
 ])  # fmt: skip
 def test_wrong_words_are_named(folder, capsys, words, message):

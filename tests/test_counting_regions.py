@@ -123,9 +123,7 @@ def test_running_out_of_memory_halves_the_chunk(error):
 
     found, sizes = counts(40, batch_size=200)
     assert found == counts(10**9)[0]
-    assert sizes[:3] == [167, 72, 36]
-    assert max(sizes[3:]) <= 40
-    assert sum(size for size in sizes if size <= 40) == 500
+    assert sizes == [167, 72] + [36] * 14  # of which the last is filled up
     with pytest.raises(RuntimeError if error is None else type(error)):
         counts(0)
 

@@ -93,14 +93,14 @@ def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails():
     memory, fails = np.empty((100, 2)), iter([True])
 
     def model(x):
-        if len(x) == 17 and next(fails, False):
+        if len(x) == 50 and next(fails, False):
             raise MemoryError
         memory[: len(x), 0], memory[: len(x), 1] = np.sin(20 * x[:, 0]), 0.2
         return memory[: len(x)]
 
     options = {"num_samples": 2, "strategy": "adaptive"}
     whole = region_count(lambda x: model(x).copy(), SEGMENT, **options)
-    parts = region_count(model, SEGMENT, batch_size=20, **options)
+    parts = region_count(model, SEGMENT, batch_size=100, **options)
     assert next(fails, None) is None
     assert parts.counts.tolist() == whole.counts.tolist()
     assert parts.num_evaluations == whole.num_evaluations

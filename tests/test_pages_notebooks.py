@@ -98,6 +98,7 @@ def execute(monkeypatch, name, others=(), **parameters):
     given = {key: value for key, value in dict(others).items() if key in known}
     given |= SMALL.get(name, {}) | parameters
     assert set(given) <= set(known)
+    plt.close("all")  # what other tests have left open
     monkeypatch.setattr(plt, "show", lambda: (shown.extend(drawn()), plt.close("all")))
     namespace = {"__name__": "__main__"}
     for cell in nbformat.read(path, 4).cells:

@@ -90,6 +90,8 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "grid", "batch_size"], [16, 999], "batch_size 999 exceeds the 100 images"),
     (["networks", "small", "name"], "VGG19", r"networks.small: the key for 'name' is 'archit"),
     (["experiments", 0, "measures"], ["gap"], "measure 'gap' has the name of a column"),
+    (["experiments", 0, "measures"], ["count_x"], "'count_x' has the name of a column"),
+    (["experiments", 0, "train"], {"optimizer": "adam", "momentum": 0.5}, "adam has no momentum"),
     (["counts", "std_error"], {}, "counts.std_error has the name of a column of standard errors"),
     (["networks", "small", "architecture"], "elsewhere:Net", "network 'small': No module named"),
     (["networks", "small", "architecture"], "torch.nn:Nett", "network 'small': .*'Nett'"),

@@ -93,7 +93,9 @@ def test_a_measure_of_the_readers_may_return_any_kind_of_number_alone(monkeypatc
     before = path.read_bytes()
     for returned in ("many", ["x"], torch.ones(2)):
         monkeypatch.setitem(MEASURES, "a", lambda *_, returned=returned: returned)
-        (outcome,) = sweep(with_changes(measures=["a"]))
+        with monkeypatch.context() as untrained:
+            untrained.setattr(run, "train", pytest.fail)
+            (outcome,) = sweep(with_changes(measures=["a"]))
         assert outcome.status == "failed"
         assert path.read_bytes() == before
     for name, returned in numbers.items():

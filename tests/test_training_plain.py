@@ -17,7 +17,7 @@ from rc_utils.training.loop import PointsBetween, random_labels
 
 ALL = {"crop_padding": 1, "flip_probability": 0.3, "mixup_alpha": 2.0}
 CASES = [ALL | {"optimizer": "sgd", "schedule": schedule} for schedule in ("cosine", "constant")]
-CASES += [ALL | {"optimizer": name} for name in ("adam", "adagrad")]
+CASES += [ALL | {"optimizer": name, "momentum": 0.9} for name in ("adam", "adagrad")]
 CASES += [{}, {"mixup_alpha": 0.3}, {"crop_padding": 2}, {"flip_probability": 0.5}]
 # The last batch of 200 images is smaller, so that means over batches are none over images.
 CONFIG = TrainConfig(lr=0.02, batch_size=48, weight_decay=1e-2, epochs=2, seed=5, momentum=0.8)

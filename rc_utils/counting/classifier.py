@@ -136,12 +136,14 @@ def _predict_of(model):
         advice = "give a function of a batch that says the label"
         require(predicts_labels, f"the {type(model).__name__} is a regressor: {advice}")
         return model.predict
-    several = np.ndim(classes[0]) > 0
-    require(not several, "the classifier predicts several labels for a point: count one of them")
+    several = "the classifier predicts several labels for a point: count one of them"
+    require(np.ndim(classes[0]) == 0, several)
     classes = pd.Index(np.asarray(classes))
 
     def predict(rows):
-        positions = classes.get_indexer(np.ravel(model.predict(rows)))
+        found = np.ravel(model.predict(rows))
+        require(len(found) == len(rows), several)
+        positions = classes.get_indexer(found)
         require((positions >= 0).all(), "the classifier predicts what is not among its classes_")
         return positions
 
@@ -163,7 +165,10 @@ def read_outputs(classifier, batch_of, total, read):
             num_batches = -(-left // chunk)
             size, part = -(-left // num_batches), None
             try:
-                part = read(classifier(batch_of(done, done + size)))
+                batch = batch_of(done, done + size)
+                if classifier.batch_size and size < chunk <= 64:  # for a model that takes no other
+                    batch = batch[torch.arange(chunk) % size]
+                part = read(classifier(batch)[:size])
             except (RuntimeError, MemoryError):
                 # Libraries report a lack of memory in many ways; any other error comes again.
                 if size == 1:

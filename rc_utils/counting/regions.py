@@ -126,7 +126,8 @@ def region_count(
     probability (`probed`).
 
     The points do not depend on the batch size. A network's scores can, in their last bits; a label
-    does only where two scores are equal to seven digits.
+    does only where two scores are equal to seven digits. Where two outputs are copies of each other
+    rounding alone makes regions.
 
     Raises ValueError for an invalid setting, too few points, points that are not finite, scores
     that are NaN or +inf, and outputs of a wrong shape; TypeError for a model of another kind; and

@@ -148,7 +148,7 @@ class Experiment:
 
     def drawn(self, seed):
         """The seed, and the values that it draws from the ranges, rounded to three digits."""
-        rng, values = np.random.default_rng([seed, 1]), {"seed": seed}
+        rng, values = np.random.default_rng([abs(seed), 1]), {"seed": seed}  # TrainConfig checks it
         for key, (low, high) in self.ranges.items():
             value = low * (high / low) ** rng.random()
             is_whole = isinstance(TRAIN_DEFAULTS.get(key), int)

@@ -166,14 +166,16 @@ def check_values(campaign):
         with naming(f"{campaign.name}, counts.{label}"):
             check_name("points", settings["points"], ("train", "test"))
             settings = {key: v for key, v in settings.items() if key != "points"}
-            check_arguments(region_count, settings, "counts", ("model", "points", "batch_size"))
+            no_part = ("model", "points", "batch_size", "progress")
+            check_arguments(region_count, settings, "counts", no_part)
             check_count("num_samples", settings.get("num_samples", 1), 1)
             region_count(lambda batch: batch[:, :3], points, **settings | {"num_samples": 1})
     with naming(campaign.name):
         for planned in campaign.runs().values():  # with what all experiments ask of them
             for name in planned.asked["measures"] + planned.asked["evolution_measures"]:
                 taken = f"measure {name!r} has the name of a column of every run: give it another"
-                require(name not in records.RUN_COLUMNS, taken)
+                is_column = name in records.RUN_COLUMNS or name.startswith("count_")
+                require(not is_column, taken)
                 check_name("measure", name, measures.MEASURES)
         # The whole campaign's: records of experiments left out are of the same networks.
         for record, _ in records.find_records(campaign.restricted([]).runs()).values():

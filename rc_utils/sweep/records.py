@@ -210,7 +210,7 @@ def load_runs(
 
     Args:
         origin: "live" or "reference" keeps the records made on this machine or the committed ones.
-        num_samples: take the means over the first so many simplices; None or 0 for all.
+        num_samples: take means over the first so many simplices, if there are; None or 0 for all.
 
     Columns: run_id, campaign, experiment, network, setting (without the seed and negligible weight
     decays), origin, status, all training settings, train_accuracy, test_accuracy, gap =
@@ -218,12 +218,18 @@ def load_runs(
     the measures by name (a list as name_0, name_1, ...), for every count c `count_<c>` and
     `count_<c>_std_error` (of the mean over simplices), with `count` short for `count_main`, and
     seconds_train, seconds_count. Raises ValueError for an unknown campaign or origin. Warns as
-    `find_records`.
+    `find_records`, and of settings whose runs are equal to the last digit.
     """
     check_count("num_samples", num_samples or 0, 0)
     campaign, entries = _recorded(name, origin)
     rows = [head | record_row(record, campaign.counts, num_samples) for head, record in entries]
-    return pd.DataFrame(rows, columns=None if rows else list(RUN_COLUMNS))
+    table = pd.DataFrame(rows, columns=None if rows else list(RUN_COLUMNS))
+    end = ["network", "seed", *RESULTS]
+    once = table[table["status"] == "ok"].drop_duplicates([*end, "setting"])
+    if copies := once.duplicated(end).sum():
+        same = f"{copies} runs of campaign {campaign.name!r} end exactly as one of another setting"
+        warnings.warn(f"{same}: what differs has no effect, yet counts as several", stacklevel=2)
+    return table
 
 
 def load_evolution(name: str | os.PathLike | Campaign, origin: str | None = None) -> pd.DataFrame:

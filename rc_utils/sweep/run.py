@@ -94,6 +94,11 @@ def complete_run(planned, device="cpu", *, compile=False):
     return record
 
 
+def is_ours(function):
+    """Whether a network or a measure is of this package, and not a reader's."""
+    return getattr(function, "__module__", "").startswith("rc_utils.")
+
+
 def with_held(planned, record):
     """The planned run with all that its record holds; warns of measures that are unknown now."""
     held = records.held(record)
@@ -137,12 +142,14 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     loss = next(iter(asked["evolution_loss"]), None)
     looks = {"measure_epochs": asked["evolution_epochs"], "measure_loss": loss}
     options = {"device": device, "compile": compile, "progress": progress}
-    module = getattr(NETWORKS.get(spec.network["name"]), "__module__", "")
-    is_readers = not module.startswith("rc_utils.")
-    if is_readers:  # a measure that does not take it says so before the training
+    is_readers = not is_ours(NETWORKS.get(spec.network["name"]))
+    if is_readers:
         check_outputs(network.to(data.device), data)
-        with contextlib.suppress(NonFiniteScores):
-            taken(network, [], asked["measures"] + asked["evolution_measures"])
+    # A measure that does not take the network says so before the training.
+    names = asked["measures"] + asked["evolution_measures"]
+    names = [name for name in names if is_readers or not is_ours(MEASURES[name])]
+    with contextlib.suppress(NonFiniteScores):
+        taken(network.to(data.device), [], names)
     run = train(network, data, spec.train, measure=look, **looks, **options)
     if is_readers:  # whose code may change under its name
         record["start"] = start_of(spec)

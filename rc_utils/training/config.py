@@ -71,3 +71,6 @@ class TrainConfig:
             object.__setattr__(self, name, type(field.default)(value))
         fault = f"flip_probability={self.flip_probability} is not in [0, 1]"
         require(self.flip_probability <= 1, fault)
+        # Runs that differ in it alone would be one run and pass for several.
+        unused = self.optimizer != "sgd" and self.momentum != 0.9
+        require(not unused, f"{self.optimizer} has no momentum: leave momentum={self.momentum} out")
