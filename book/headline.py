@@ -44,7 +44,7 @@ LEAD = (
 ALT = (
     "Count and gap rise together at both sizes. Fitted on SGD, log count and mixed-image scores "
     "predict other training alike. Pairs where the larger count has the smaller gap: nearly all "
-    "that differ in the number of images, half with flips, none in width."
+    "that differ in the number of images, most with flips, none in width."
 )
 CAPTION = (
     "*Top: three networks (full size: between test images). Middle: only R² above 0. "
