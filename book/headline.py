@@ -108,6 +108,7 @@ def scatter(ax):
     look = {"s": 22, "color": plotting.ORANGE, "label": "full size (their records)"}
     ax.scatter(theirs["count"], theirs["gap"], **look)
     again, look = load_runs("full-size"), {"s": 36, "marker": "D", "edgecolor": "black"}
+    again = again[again["network"] == "ResNet18"]
     look |= {"color": plotting.BLUE, "label": "full size (ours, ResNet18)", "zorder": 3}
     ax.scatter(again["count_test"], again["gap"], **look)
     look = {"s": 22, "color": plotting.BLUE, "marker": "s", "label": "small (ours)"}
