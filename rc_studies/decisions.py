@@ -13,6 +13,7 @@ from rc_studies.studies import ARMS, AXES, COUNT, RIVALS, decision
 from rc_utils.correlation import MIN_UNITS, Estimate, bootstrap, fisher_interval, mean
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.records import load_evolution
+from rc_utils.validation import require
 
 PLAIN = "count"  # shown beside log(count); decides nothing
 SPLITS_APART = 10_000  # step between the random states of the partitions of one seed
@@ -129,8 +130,12 @@ def transfer_scores(runs: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
 
 def decide_transfer(table: pd.DataFrame) -> str:
-    """Refutes: R² below 0.5, or not above the best rival's; else supports: difference above 0."""
+    """Refutes: R² below 0.5, or not above the best rival's; else supports: difference above 0.
+
+    Raises ValueError without a rival.
+    """
     found, rival = table.set_index("measure"), best_rival(table, "R2")
+    require(rival, "no rival has an R² to compare with")
     count = found["R2"][COUNT].value
     refuted = count < 0.5 or found["R2"][rival].value >= count
     return decision(not refuted and found["difference"][rival].low > 0, refuted)
@@ -171,7 +176,7 @@ def _slope_of_changes(changes):
 
 def decide_arm(slope: Estimate, moved: float, across: float) -> str:
     """Supports: interval above half of `across`; refutes: below it; not moved: |moved| < 0.4."""
-    if abs(moved) < 0.4:
+    if not abs(moved) >= 0.4:  # or NaN
         return "not moved"
     return decision(slope.low > across / 2, slope.high < across / 2)
 
@@ -206,7 +211,8 @@ def slopes_by_measure(runs: pd.DataFrame, sgd: pd.DataFrame, arm: str) -> pd.Dat
 def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> pd.DataFrame:
     """Share of pairs of levels, by axis, whose larger count has the smaller gap; worst axis first.
 
-    With outcome "test_accuracy": has the larger accuracy. Units of the bootstrap: lr and seed.
+    With outcome "test_accuracy": has the larger accuracy. Pairs with equal counts or outcomes are
+    left out. Units of the bootstrap: lr and seed.
     """
     sign, rows = {"gap": 1, "test_accuracy": -1}[outcome], []
     for axis, levels in AXES.items():
@@ -214,10 +220,11 @@ def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> p
         for _, unit in runs[runs["experiment"].isin(levels)].groupby(["lr", "seed"]):
             both = itertools.combinations(np.asarray_chkfinite(unit[[COUNT, outcome]]), 2)
             products = [sign * (b - a).prod() for a, b in both]
-            wrong.append(sum(product < 0 for product in products))
-            pairs.append(len(products))
+            if any(products):
+                wrong.append(sum(product < 0 for product in products))
+                pairs.append(np.count_nonzero(products))
         wrong, pairs = np.array(wrong, float), np.array(pairs, float)
-        if not pairs.any():
+        if not len(pairs):
             continue
         share_of = functools.partial(_ratio, wrong, pairs)
         share = bootstrap(share_of, range(len(pairs)), seed=seed, unit="bases")
@@ -351,7 +358,7 @@ def best_rival(table: pd.DataFrame, score: str = "r") -> str:
     """Name of the rival with the largest |r|, or "R2", in a study's table; "" if it has none."""
     rivals = table[~table["measure"].isin([COUNT, PLAIN])]
     values = [abs(each.value) if score == "r" else each.value for each in rivals[score]]
-    by_name = dict(zip(rivals["measure"], values, strict=True))
+    by_name = {k: v for k, v in zip(rivals["measure"], values, strict=True) if not np.isnan(v)}
     return max(by_name, key=by_name.get, default="")
 
 

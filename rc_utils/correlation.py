@@ -101,7 +101,8 @@ def correlate(
         controls: how many numbers were taken out of both variables before.
 
     The interval is that of normal x and y. For few rows of skewed values it is too narrow: take the
-    logarithm of counts that range over several-fold, or ranks.
+    logarithm of counts that range over several-fold, or ranks. It is too narrow as well where few
+    of the units have most of the rows.
 
     NaN for a constant x or y and for fewer than three rows. Raises ValueError for an unknown
     method, vectors of unequal length and rows that are not finite.

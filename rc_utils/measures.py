@@ -9,11 +9,12 @@ shared sampling noise. The pairs of "intra" are the same for every seed.
 Measures of activations look at the sign of each unit: a number that goes into a ReLU or another
 activation that bends at 0, module or function. It is taken for smooth activations (swish, GELU,
 ...) as well, although nothing is linear there. Not counted are corners of max-pooling, of maxima
-along an axis, of `where` and sorted values, sigmoid gates, scripted and exported parts, and a ReLU
-written otherwise, such as z * (z > 0).
+along an axis, of `where` and sorted values, sigmoid gates, and a ReLU written otherwise, such as
+z * (z > 0).
 """
 
 import copy
+import functools
 import math
 import re
 
@@ -60,8 +61,9 @@ OTHER_BENDS = {
 # another; norms of what they are given; functions that level off.
 NO_PATHS = {
     "sub", "subtract", "rsub", "neg", "negative", "layer_norm", "group_norm", "instance_norm",
-    "rms_norm", "normalize", "tanh", "softsign", "softmax", "log_softmax", "log_sigmoid",
-    "rnn_tanh", "lstm", "gru",
+    "rms_norm", "batch_norm", "normalize", "norm", "vector_norm", "rsqrt", "tanh", "softsign",
+    "softmax", "log_softmax", "log_sigmoid", "rnn_tanh", "lstm", "gru",
+    "scaled_dot_product_attention", "multi_head_attention_forward",
 }  # fmt: skip
 
 
@@ -101,6 +103,7 @@ def log_path_norm(network, x):
     levels off, such as tanh, and for a network that subtracts, outside of its layers.
     """
     weights_of(network)  # refuses weights that are computed
+    _refuse_scripted(network)
     squared = copy.deepcopy(network).eval().double()
     for norm in squared.modules():
         name, is_batch_norm = type(norm).__name__, isinstance(norm, _BatchNorm)
@@ -111,9 +114,7 @@ def log_path_norm(network, x):
             scale = (norm.running_var + norm.eps).rsqrt()
             scale = scale if norm.weight is None else scale * norm.weight
             shift = -norm.running_mean * scale + (0 if norm.bias is None else norm.bias)
-            norm.weight, norm.bias = torch.nn.Parameter(scale), torch.nn.Parameter(shift)
-            norm.reset_running_stats()  # to a mean of 0 and a variance of 1
-            norm.eps = 1e-20  # nothing beside a variance of 1; some versions of torch refuse 0
+            norm.forward = functools.partial(_affine, scale.square(), shift.square())
     for tensor in (*squared.parameters(), *squared.buffers()):
         if tensor.is_floating_point():
             tensor.square_()
@@ -122,6 +123,16 @@ def log_path_norm(network, x):
     with UnitInputs(torch.clone, OTHER_BENDS | NO_PATHS):
         total = squared(ones).sum()
     return float(total.log()) / 2
+
+
+def _affine(scale, shift, z):
+    shape = (-1, *[1] * (z.ndim - 2))
+    return z * scale.view(shape) + shift.view(shape)
+
+
+def _refuse_scripted(network):
+    scripted = any(isinstance(module, torch.jit.ScriptModule) for module in network.modules())
+    require(not scripted, "a scripted network hides its operations: measure the original")
 
 
 def weights_of(network):
@@ -371,7 +382,7 @@ class UnitInputs(TorchFunctionMode):
         self.visit, self.refused = visit, refused
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs, name = kwargs or {}, getattr(func, "__name__", "").strip("_")
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "").split(".")[0].strip("_")
         if name in ACTIVATIONS:
             instead = self.visit(args[0] if args else kwargs["input"])
             return func(*args, **kwargs) if instead is None else instead
@@ -388,6 +399,7 @@ def unit_signs(network, batch):
 
     The caller enters `undisturbed`, once for all batches: that takes longer than a small batch.
     """
+    _refuse_scripted(network)
     signs = []
 
     def visit(z):

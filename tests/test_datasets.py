@@ -174,6 +174,7 @@ def test_an_archive_in_the_data_folder_is_read_without_network(tmp_path, rng, mo
 
 @pytest.mark.parametrize(("name", "options", "message"), [
     ("fruit", {"label_noise": 1.5}, "label_noise is 1.5; expected a fraction"),
+    ("fruit", {"label_noise": True}, "label_noise is True; expected a fraction"),
     ("fruit", {"label_noise": "all"}, "label_noise is 'all'; expected a fraction"),
     ("fruit", {"n_train": 91}, "n_train is 91, but there are 90 train samples in the 4 chosen"),
     ("fruit", {"n_test": 0}, "n_test=0; expected an integer of at least 1"),

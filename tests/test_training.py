@@ -132,22 +132,14 @@ def test_every_operation_has_full_precision_while_it_is_evaluated():
         after = [op.fp32_precision for op in operations]
         operation.fp32_precision = own
         assert (inside, after) == ({"ieee"}, before)
-    own = [op.fp32_precision for op in operations]
-    for operation in operations:
-        operation.fp32_precision = "none"
-    torch.backends.fp32_precision = "tf32"
-    with full_precision():
-        pass
-    torch.backends.fp32_precision = "none"
-    follow = {op.fp32_precision for op in operations} == {"none"}
-    for operation, value in zip(operations, own, strict=True):
-        operation.fp32_precision = value
-    assert follow  # the wider switch, as before
 
 
 def test_what_cannot_be_trained_is_named(tiny_data):
     one_class = build_network("MLP", num_classes=1, image_size=8)
+    twice = build_network("MLP", image_size=8)
+    twice.register_forward_hook(lambda module, x, y: (y, y) if module.training else y)
     for network, message in (
+        (twice, "in training mode the network returns tuple; expected scores"),
         (one_class, r"MLP .* shape \(1,\) for each image; expected \(10,\)"),
         (nn.Sequential(build_network("MLP", image_size=8), nn.Softmax(1)), "give the logits"),
         (nn.LazyConv2d(10, 3), "uninitialized parameter"),
@@ -163,8 +155,10 @@ def test_what_cannot_be_trained_is_named(tiny_data):
     with pytest.raises(ValueError, match=r"measure_epochs=1.5; expected an integer"):
         train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=[1.5])
     untested = dataclasses.replace(tiny_data, y_test=tiny_data.y_test[:0])
-    with pytest.raises(ValueError, match="there are no test images"):
-        train(network, untested, TrainConfig(epochs=3))
+    wrong = dataclasses.replace(tiny_data, y_train=tiny_data.y_train - 100)
+    for data, message in ((untested, "there are no test images"), (wrong, "labels from -100 to")):
+        with pytest.raises(ValueError, match=message):
+            train(network, data, TrainConfig(epochs=3))
 
 
 class Viewing(nn.Module):

@@ -272,7 +272,8 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         output = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(output):
-            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+            is_tensor = isinstance(tensor, torch.Tensor)
+            if is_tensor and (tensor.is_floating_point() or tensor.is_quantized):
                 self.rounds = self.rounds or tensor.itemsize < 4
                 if tensor.shape[:1] == (self.number,):
                     self.largest = max(self.largest, tensor.nbytes // self.number)

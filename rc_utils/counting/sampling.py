@@ -136,7 +136,7 @@ def as_tensor(values):
         return values
     require(not np.ma.is_masked(values), "an array has masked entries: leave these out")
     values = np.asarray(values)
-    found = f"an array holds {values.dtype}, which are no numbers; labels are to be integers"
+    found = f"an array holds {values.dtype}; expected numbers, and integers as labels"
     require(values.dtype.kind in "buifc", found)
     # torch takes no read-only memory, no negative stride and no other byte order.
     return torch.from_numpy(np.require(values, values.dtype.newbyteorder("="), ["C", "W", "E"]))

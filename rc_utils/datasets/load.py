@@ -57,7 +57,7 @@ def load_dataset(
     and FileNotFoundError, saying which file to put where, for data that cannot be downloaded.
     """
     folder = folder_with(name, data_dir)
-    fraction = isinstance(label_noise, Real) and 0 <= label_noise <= 1
+    fraction = isinstance(label_noise, Real) and label_noise is not True and 0 <= label_noise <= 1
     require(fraction, f"label_noise is {label_noise!r}; expected a fraction from 0 to 1")
     for key, value in {"n_train": n_train, "n_test": n_test, "image_size": image_size}.items():
         check_count(key, 1 if value is None else value, 1)

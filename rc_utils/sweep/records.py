@@ -224,11 +224,11 @@ def load_runs(
     campaign, entries = _recorded(name, origin)
     rows = [head | record_row(record, campaign.counts, num_samples) for head, record in entries]
     table = pd.DataFrame(rows, columns=None if rows else list(RUN_COLUMNS))
-    end = ["network", "seed", *RESULTS]
-    once = table[table["status"] == "ok"].drop_duplicates([*end, "setting"])
+    end = ["seed", *RESULTS]
+    once = table[table["status"] == "ok"].drop_duplicates([*end, "network", "setting"])
     if copies := once.duplicated(end).sum():
-        same = f"{copies} runs of campaign {campaign.name!r} end exactly as one of another setting"
-        warnings.warn(f"{same}: what differs has no effect, yet counts as several", stacklevel=2)
+        words = "end exactly as one of another setting or network: what differs has no effect"
+        warnings.warn(f"{copies} runs of {campaign.name!r} {words}", stacklevel=2)
     return table
 
 

@@ -7,6 +7,7 @@ import datetime
 import functools
 import hashlib
 import json
+import math
 import time
 import warnings
 
@@ -221,8 +222,9 @@ def start_of(spec):
     """Fingerprint of a run's untrained network, which shows whether its code has changed.
 
     Scores (12, 10 or fewer) of four fixed images in evaluation mode, in training mode and, for the
-    momentum of running statistics, in evaluation mode again, and of each parameter its name, shape,
-    and whether it is trained.
+    momentum of running statistics, in evaluation mode again, the sum of the norms of the
+    parameters' gradients in training mode, and of each parameter its name, shape, and whether it is
+    trained.
     """
     # The seed does not change the shape of the images: one dataset does for runs with own draws.
     unseeded = {key: value for key, value in spec.dataset.items() if key != "seed"}
@@ -230,15 +232,20 @@ def start_of(spec):
     network = network_of(spec, data)
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
     batch = torch.from_numpy(images).float()
-    with own_random_state(seed=0), full_precision(), torch.no_grad():
+    with own_random_state(seed=0), full_precision():
         for name, weight in network.named_parameters():
             # Weights of 0 would hide the layers before them; biases may well be 0.
             is_weight = weight.ndim > 1 or not name.endswith("bias")
             if is_weight and weight.is_floating_point() and not weight.any():
-                weight.normal_(std=0.1)
-        scores = torch.cat([network.train(mode)(batch) for mode in (False, True, False)])
+                weight.data.normal_(std=0.1)
+        scores = [network.train(mode)(batch) for mode in (False, True, False)]
+        if scores[1].requires_grad:
+            labels = torch.zeros(len(batch), dtype=torch.long)
+            torch.nn.functional.cross_entropy(scores[1], labels).backward()
+    norms = [float(w.grad.norm()) for w in network.parameters() if w.grad is not None]
     weights = [[name, list(w.shape), w.requires_grad] for name, w in network.named_parameters()]
-    return {"scores": scores[:, :10].double().nan_to_num().tolist(), "parameters": weights}
+    scores = torch.cat(scores).detach()[:, :10].double().nan_to_num().tolist()
+    return {"scores": scores, "gradient": float(np.nan_to_num(sum(norms))), "parameters": weights}
 
 
 def check_start(record):
@@ -250,6 +257,8 @@ def check_start(record):
     before = np.array(was["scores"])
     after = np.array(now["scores"])[: len(before)]  # older records have the first 8 rows
     close = before.shape == after.shape and np.allclose(before, after, rtol=1e-3, atol=1e-4)
+    gradient = was.get("gradient", now["gradient"])  # older records have none
+    close = close and math.isclose(gradient, now["gradient"], rel_tol=1e-2, abs_tol=1e-6)
     require(
         close and was.get("parameters") == now["parameters"],
         f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "

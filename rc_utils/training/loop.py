@@ -220,6 +220,9 @@ def check_outputs(network, data):
     """Raise ValueError unless each image has a score for each class, a function of it alone."""
     require(len(data.y_test), "there are no test images, on which the network is evaluated")
     images, classes = data.x_train[:NUM_PROBED], data.num_classes
+    labels = torch.cat([data.y_train, data.y_test])
+    low, high = int(labels.min()), int(labels.max())
+    require(0 <= low <= high < classes, f"labels from {low} to {high}; expected 0 to {classes - 1}")
     outputs = probed(as_classifier(network, images), images).outputs
     found = f"{type(network).__name__} makes outputs of shape {outputs.shape[1:]} for each image"
     fits = outputs.ndim == 2 and outputs.shape[1] >= classes
@@ -289,6 +292,8 @@ def _backward(network, optimizer, config, x, y, y_other, weight):
         # x is needed again: a copy, for a network that works on its input in place.
         again = config.sam_radius or config.gradient_penalty
         logits = network(x.clone() if again else x)
+        found = f"in training mode the network returns {type(logits).__name__}"
+        require(isinstance(logits, torch.Tensor), f"{found}; expected scores (n, C) alone")
         loss = F.cross_entropy(logits[:n], y[:n])
         if weight < 1:
             loss = weight * loss + (1 - weight) * F.cross_entropy(logits[:n], y_other)
