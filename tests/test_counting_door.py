@@ -147,14 +147,10 @@ BAD = {
     "bfloat16 inside": (through(after=lambda m, z: z.bfloat16()), "outputs are torch.bfloat16"),
     "bfloat16 between": (through(after=lambda m, z: z.bfloat16().float()), ROUNDS),
     "bfloat16 before a head": (through(lambda m, h: h.bfloat16().float() / 1.7), ROUNDS),
-    "8 bits between": (
-        through(after=lambda m, z: torch.quantize_per_tensor(z, 0.1, 0, torch.qint8).dequantize()),
-        ROUNDS,
-    ),
-    "half as arrays": (
-        lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2").astype("f4"),
-        "all scores of the model",
-    ),
+    "8 bits between": (through(
+        after=lambda m, z: torch.quantize_per_tensor(z, 0.1, 0, torch.qint8).dequantize()), ROUNDS),
+    "half as arrays": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2").astype("f4"),
+        "all scores of the model"),
     "half an array": (lambda seed: lambda x: numpy_scores(Net(seed))(x).astype("f2"), "float16"),
     "half": (lambda seed: Net(seed).half(), r"in {torch.float16}"),
     "one probability": (through(after=lambda m, z: z[:, :1].sigmoid()), "of probabilities"),

@@ -341,6 +341,10 @@ def test_a_network_that_cannot_be_measured_or_trained_is_refused_with_the_reason
     monkeypatch.setattr(Own, "activation", torch.nn.Hardtanh)
     (outcome,) = sweep(with_changes(measures=["log_path_norm"], train={"epochs": 10**6}))
     assert "calls hardtanh, which this measure does not follow" in outcome.text
+    wishes = TABLE["experiments"][0] | {"dataset": {"n_test": 2}, "train": {"epochs": 10**6}}
+    table = {"counts": {"main": {"dim": 2, "points": "test"}}, "experiments": [wishes]}
+    outcome, *_ = sweep(parse_campaign(TABLE | table, "few"))
+    assert "3 distinct points are needed" in outcome.text
     monkeypatch.setattr(Own, "forward", lambda _, x: (x,))
     (outcome,) = sweep(with_changes(measures=["margin"]))
     assert "the model returned a tuple: give it one output" in outcome.text

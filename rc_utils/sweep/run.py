@@ -146,11 +146,12 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     is_readers = not is_ours(NETWORKS.get(spec.network["name"]))
     if is_readers:
         check_outputs(network.to(data.device), data)
-    # A measure that does not take the network says so before the training.
+    # What cannot be measured or counted says so before the training.
     names = asked["measures"] + asked["evolution_measures"]
     names = [name for name in names if is_readers or not is_ours(MEASURES[name])]
+    counts = [count | {"num_samples": 1} for count in asked["counts"] + asked["evolution_counts"]]
     with contextlib.suppress(NonFiniteScores):
-        taken(network.to(data.device), [], names)
+        taken(network.to(data.device), counts, names)
     run = train(network, data, spec.train, measure=look, **looks, **options)
     if is_readers:  # whose code may change under its name
         record["start"] = start_of(spec)
