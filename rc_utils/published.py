@@ -157,8 +157,8 @@ def correlation_result(
     yield Result(id_, campaign, *numbers, detail, other if repeats else "")
 
 
-def as_published(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs trained and counted as the paper's main ones.
+def as_published(runs: pd.DataFrame, dataset: str | None = "cifar10") -> pd.DataFrame:
+    """The runs trained and counted as the paper's main ones; dataset: None for those of any.
 
     By SGD with momentum on images to which nothing is added, with their own labels, on segments
     between two of them; a network with the name of one of `NETWORKS` has to be that one.
@@ -171,6 +171,7 @@ def as_published(runs: pd.DataFrame) -> pd.DataFrame:
         for _, label, planned in campaign.entries():
             spec = planned.spec
             is_other = label in NETWORKS and spec.network["name"] != label
+            is_other |= dataset not in (None, spec.dataset["name"])
             if is_other or spec.dataset.get("label_noise"):
                 chosen &= runs["run_id"] != spec.run_id
         count = campaign.counts.get("main", {})

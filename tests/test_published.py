@@ -29,8 +29,10 @@ def test_runs_of_another_training_are_not_held_against_the_main_ones(monkeypatch
     monkeypatch.setattr(tables, "load_campaign", lambda _: campaign)
     assert tables.as_published(runs).index.tolist() == [0]
     assert len(tables.as_published(runs[["lr", "campaign"]])) == 3
-    # Nor of random labels, nor of another network with the name of the paper's.
-    settings = (0, {}, "ResNet18"), (1, {"label_noise": 0.3}, "ResNet18"), (2, {}, "my:ResNet18")
+    # Nor of random labels or other data, nor of another network with the name of the paper's.
+    data = {"name": "cifar10"}
+    settings = (0, data, "ResNet18"), (1, data | {"label_noise": 0.3}, "ResNet18")
+    settings += (2, data, "my:ResNet18"), (3, {"name": "shapes"}, "ResNet18")
     plans = [RunSpec(data, {"name": name}, TrainConfig(seed=k)) for k, data, name in settings]
     entries = [(None, "ResNet18", types.SimpleNamespace(spec=spec)) for spec in plans]
     campaign.entries = lambda: entries
