@@ -69,6 +69,8 @@ def check_parameters(path, parameters):
         require(kept, f"{where} cannot be {value!r}: keys have to be texts, numbers finite")
         if defaults[key] is not None:
             checked_value(value, type(defaults[key]), where)
+        is_seed = key == "seed" and isinstance(value, int)
+        require(not is_seed or value >= 0, f"{where} is {value}; expected 0 or more")
 
 
 def _as_lists(value):
