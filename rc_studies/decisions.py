@@ -231,7 +231,7 @@ def sign_errors(runs: pd.DataFrame, outcome: str = "gap", *, seed: int = 0) -> p
         if len(pairs) >= MIN_UNITS and np.isnan(share.low):  # every resample has the same share
             share = replace(share, low=share.value, high=share.value)
         rows.append({"axis": axis, "sign-error": share, "decision": decide_axis(share)})
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows, columns=["axis", "sign-error", "decision"])
     shares = table["sign-error"].map(lambda share: share.value)
     order = shares.sort_values(ascending=False, kind="stable").index  # ties as in `AXES`
     return table.loc[order].reset_index(drop=True)

@@ -9,8 +9,8 @@ shared sampling noise. The pairs of "intra" are the same for every seed.
 Measures of activations look at the sign of each unit: a number that goes into a ReLU or another
 activation that bends at 0, module or function. It is taken for smooth activations (swish, GELU,
 ...) as well, although nothing is linear there. Not counted are corners of max-pooling, of maxima
-along an axis, of `where` and sorted values, sigmoid gates, and a ReLU written otherwise, such as
-z * (z > 0).
+along an axis, of `where` and sorted values, sigmoid gates, scripted functions, and a ReLU written
+otherwise, such as z * (z > 0).
 """
 
 import copy
@@ -61,7 +61,8 @@ OTHER_BENDS = {
 # another; norms of what they are given; functions that level off.
 NO_PATHS = {
     "sub", "subtract", "rsub", "neg", "negative", "layer_norm", "group_norm", "instance_norm",
-    "rms_norm", "batch_norm", "normalize", "norm", "vector_norm", "rsqrt", "tanh", "softsign",
+    "rms_norm", "batch_norm", "native_batch_norm_legit_no_training", "normalize", "norm",
+    "linalg_norm", "linalg_vector_norm", "std", "var", "sqrt", "rsqrt", "tanh", "softsign",
     "softmax", "log_softmax", "log_sigmoid", "rnn_tanh", "lstm", "gru",
     "scaled_dot_product_attention", "multi_head_attention_forward",
 }  # fmt: skip
@@ -107,7 +108,8 @@ def log_path_norm(network, x):
     squared = copy.deepcopy(network).eval().double()
     for norm in squared.modules():
         name, is_batch_norm = type(norm).__name__, isinstance(norm, _BatchNorm)
-        affine = is_batch_norm and norm.running_var is not None
+        usual = type(norm).forward in (_BatchNorm.forward, torch.nn.SyncBatchNorm.forward)
+        affine = is_batch_norm and usual and norm.running_var is not None
         known = affine or not (is_batch_norm or re.search(r"Norm\w?d?$", name))
         require(known, f"{name} is no affine map here, as a batch norm with running statistics is")
         if affine:

@@ -251,7 +251,7 @@ def probed(classifier, points, batch_size=None):
         "training mode (give the module itself), a batch norm without running statistics, dynamic "
         "quantisation, or operations along the first axis?",
     )
-    fault = f"{name} computes in half precision, as by autocast inside"
+    fault = f"{name} computes in half precision, as by autocast inside, or in 8 bits"
     require(not watch.rounds, f"{fault}; {ROUNDED}")
     if first.ndim == 2:
         _require_digits(points.cpu().numpy(), first, name)
@@ -262,7 +262,7 @@ def probed(classifier, points, batch_size=None):
 class Watch(TorchDispatchMode):
     """Notes what operations make of a batch of `number` points inside the block.
 
-    rounds: whether it is numbers of 16 bits or fewer. largest: the most bytes for one point.
+    rounds: whether it is numbers of 16 bits, or quantised. largest: the most bytes for one point.
     """
 
     def __init__(self, number):
@@ -272,10 +272,12 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         output = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(output):
-            is_tensor = isinstance(tensor, torch.Tensor)
-            if is_tensor and (tensor.is_floating_point() or tensor.is_quantized):
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            of_points = tensor.shape[:1] == (self.number,)
+            if tensor.is_floating_point() or (tensor.is_quantized and of_points):
                 self.rounds = self.rounds or tensor.itemsize < 4
-                if tensor.shape[:1] == (self.number,):
+                if of_points:
                     self.largest = max(self.largest, tensor.nbytes // self.number)
         return output
 

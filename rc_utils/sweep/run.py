@@ -233,20 +233,24 @@ def start_of(spec):
     network = network_of(spec, data)
     images = np.random.default_rng(0).normal(size=(4, *data.x_train.shape[1:]))
     batch = torch.from_numpy(images).float()
+    scores = []
     with own_random_state(seed=0), full_precision():
         for name, weight in network.named_parameters():
             # Weights of 0 would hide the layers before them; biases may well be 0.
             is_weight = weight.ndim > 1 or not name.endswith("bias")
             if is_weight and weight.is_floating_point() and not weight.any():
                 weight.data.normal_(std=0.1)
-        scores = [network.train(mode)(batch) for mode in (False, True, False)]
-        if scores[1].requires_grad:
-            labels = torch.zeros(len(batch), dtype=torch.long)
-            torch.nn.functional.cross_entropy(scores[1], labels).backward()
+        for is_training in (False, True, False):
+            with torch.set_grad_enabled(is_training):
+                found = network.train(is_training)(batch)
+            scores.append(found.detach()[:, :10].double().nan_to_num())
+            if found.requires_grad:
+                labels = torch.zeros(len(batch), dtype=torch.long)
+                torch.nn.functional.cross_entropy(found, labels).backward()
     norms = [float(w.grad.norm()) for w in network.parameters() if w.grad is not None]
     weights = [[name, list(w.shape), w.requires_grad] for name, w in network.named_parameters()]
-    scores = torch.cat(scores).detach()[:, :10].double().nan_to_num().tolist()
-    return {"scores": scores, "gradient": float(np.nan_to_num(sum(norms))), "parameters": weights}
+    gradient = float(np.nan_to_num(sum(norms)))
+    return {"scores": torch.cat(scores).tolist(), "gradient": gradient, "parameters": weights}
 
 
 def check_start(record):
