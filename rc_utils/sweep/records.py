@@ -218,7 +218,7 @@ def load_runs(
     the measures by name (a list as name_0, name_1, ...), for every count c `count_<c>` and
     `count_<c>_std_error` (of the mean over simplices), with `count` short for `count_main`, and
     seconds_train, seconds_count. Raises ValueError for an unknown campaign or origin. Warns as
-    `find_records`, and of settings whose runs are equal to the last digit.
+    `find_records`, and of settings or networks whose runs are equal to the last digit.
     """
     check_count("num_samples", num_samples or 0, 0)
     campaign, entries = _recorded(name, origin)
