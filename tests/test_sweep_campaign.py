@@ -57,7 +57,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     spec = RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig())
     assert spec.run_id == RunSpec({"name": "shapes"}, {"name": "ResNet18"}, TrainConfig()).run_id
     words = {"optimizer": "adam", "schedule": "constant", "precision": "bfloat16"}
-    words |= {"between_labels": "third", "flip_probability": 0.5}
+    words |= {"between_labels": "third", "flip_probability": 0.5, "momentum": 0.5}
     others = [dataclasses.replace(spec, **{key: {"name": "MLP"}}) for key in ("dataset", "network")]
     for name, default in dataclasses.asdict(spec.train).items():
         value = words[name] if name in words else default + 1
@@ -85,6 +85,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["experiments", 0, "evolution_epochs"], [-1, 99], r"epochs \[-1, 99\] are not within 0..2"),
     (["experiments"], [], "there are no experiments"),
     (["experiments", 0, "train"], {"seed": 3}, "train.seed has no effect: give it in seeds"),
+    (["experiments", 0, "train"], {"momentum": 9}, r"momentum=9.0 is not in \[0, 1\]"),
     (["networks", "again"], {"architecture": "ResNet18", "width": 4}, "again: it is there twice"),
     (["experiments", 0, "grid", "batch_size"], [], "grid.batch_size is empty"),
     (["experiments", 0, "grid", "batch_size"], [16, 999], "batch_size 999 exceeds the 100 images"),

@@ -149,7 +149,8 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     # What cannot be measured or counted says so before the training.
     names = asked["measures"] + asked["evolution_measures"]
     names = [name for name in names if is_readers or not is_ours(MEASURES[name])]
-    counts = [count | {"num_samples": 1} for count in asked["counts"] + asked["evolution_counts"]]
+    small = {"num_samples": 1, "resolution": 2}
+    counts = [count | small for count in asked["counts"] + asked["evolution_counts"]]
     with contextlib.suppress(NonFiniteScores):
         taken(network.to(data.device), counts, names)
     run = train(network, data, spec.train, measure=look, **looks, **options)

@@ -69,8 +69,9 @@ class TrainConfig:
                 check_number(name, value, 0, above=name == "lr")
             # torch refuses NumPy's numbers.
             object.__setattr__(self, name, type(field.default)(value))
-        fault = f"flip_probability={self.flip_probability} is not in [0, 1]"
-        require(self.flip_probability <= 1, fault)
+        for name in ("flip_probability", "momentum"):
+            value = getattr(self, name)
+            require(value <= 1, f"{name}={value} is not in [0, 1]")
         # Runs that differ in it alone would be one run and pass for several.
         unused = self.optimizer != "sgd" and self.momentum != 0.9
         require(not unused, f"{self.optimizer} has no momentum: leave momentum={self.momentum} out")
