@@ -102,9 +102,8 @@ def _check_devices(name, args, tensors):
     if name.removeprefix("aten::") in INDEXING and isinstance(args[0], Pretended):
         elsewhere = [t for t in elsewhere if not any(t is index for index in args[1])]
     if on_card and elsewhere:
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found cuda:0 and cpu ({name})"
-        )
+        found = f"but found cuda:0 and cpu ({name})"
+        raise RuntimeError(f"Expected all tensors to be on the same device, {found}")
 
 
 class _Functions(TorchFunctionMode):

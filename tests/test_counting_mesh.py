@@ -22,9 +22,8 @@ def wins_somewhere(scores, label):
     slopes = np.array([other - origin for other in others])
     keep = np.arange(scores.shape[1]) != label
     # a x <= b: other - label <= 0, x >= 0, sum x <= 1.
-    normals = np.concatenate(
-        [(slopes - slopes[:, [label]]).T[keep], -np.eye(len(slopes)), np.ones((1, len(slopes)))]
-    )
+    sides = [-np.eye(len(slopes)), np.ones((1, len(slopes)))]
+    normals = np.concatenate([(slopes - slopes[:, [label]]).T[keep], *sides])
     bounds = np.concatenate([(origin[label] - origin)[keep], np.zeros(len(slopes)), [1.0]])
     norms = np.linalg.norm(normals, axis=1)
     ball = [(None, None)] * len(slopes) + [(None, 1)]
@@ -159,6 +158,16 @@ def test_equal_scores_are_one_label_and_ask_for_no_refinement():
     assert (zeros.counts.tolist(), zeros.num_evaluations) == ([1], 465)
 
 
+def test_the_jump_around_one_element_is_what_it_is_among_all():
+    classifier, corners = classifier_inside(waves_of(0), TRIANGLE[None])
+    cut = mesh.Mesh(classifier, corners, make_lattice(2, 9))
+    every = np.arange(len(cut.elements))
+    jumps = mesh.jumps_of(cut, cut.elements, every)
+    alone = [mesh.jumps_of(cut, cut.elements, [k])[k] for k in every]
+    assert alone == jumps.tolist()
+    assert jumps.min() > 0
+
+
 @pytest.mark.parametrize("rounds", [0, 9])
 def test_the_order_of_corners_does_not_matter(rounds, rng):
     points, waves = torch.from_numpy(rng.standard_normal((40, 2))), waves_of(0)
@@ -178,9 +187,7 @@ def test_the_order_of_corners_does_not_matter(rounds, rng):
     ({"sampling": "random_direction", "num_samples": 11}, sampling, "BLOCK_BYTES", 100),
     ({"dim": 2, "num_samples": 11}, sampling, "BLOCK_BYTES", 100),
 ])  # fmt: skip
-def test_evaluations_are_counted_and_blocks_change_nothing(
-    monkeypatch, options, module, name, block
-):
+def test_evaluations_are_counted_and_no_block_matters(monkeypatch, options, module, name, block):
     """Whether all simplices are held at once or a few, in batches of any size."""
     seen, waves = [], waves_of(0)
 

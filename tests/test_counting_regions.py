@@ -16,11 +16,10 @@ from rc_utils.counting import AUTHORS, count_components, label_grid, region_coun
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 TETRAHEDRON = np.concatenate([np.zeros((1, 3)), np.eye(3)])
+AROUND_0 = [(1, SEGMENT - [0.5, 0]), (2, TRIANGLE - 1 / 3), (3, TETRAHEDRON - 1 / 4)]
 
 
-@pytest.mark.parametrize(
-    ("dim", "points"), [(1, SEGMENT - [0.5, 0]), (2, TRIANGLE - 1 / 3), (3, TETRAHEDRON - 1 / 4)]
-)
+@pytest.mark.parametrize(("dim", "points"), AROUND_0)
 @pytest.mark.parametrize("adjacency", ["face", "full", "simplex", "linear", "adaptive"])
 def test_a_ball_a_shell_around_it_and_the_outside(dim, points, adjacency):
     """Around the centre of the simplex, within 0.04 and 0.12: the last two are not convex."""

@@ -10,6 +10,7 @@ from rc_utils.counting import region_count
 from rc_utils.counting.segments import COARSE_INTERVALS
 
 SEGMENT = np.array([[0.0], [1.0]])
+RANGES = [(9, (-3, 4)), (9, (4, -3)), (600, (0.4, 0.45))]  # and frequencies
 
 
 def test_the_counts_of_a_fine_grid_at_a_fraction_of_its_evaluations():
@@ -58,9 +59,7 @@ def test_a_region_far_below_the_grid_is_found(centre):
     assert count.counts.tolist() == [4]
 
 
-@pytest.mark.parametrize(
-    ("frequency", "alpha_range"), [(9, (-3, 4)), (9, (4, -3)), (600, (0.4, 0.45))]
-)
+@pytest.mark.parametrize(("frequency", "alpha_range"), RANGES)
 def test_longer_and_shorter_ranges_are_looked_at_as_closely(frequency, alpha_range):
     def wave(x):
         return np.sin(frequency * x[:, 0] + 0.3)

@@ -107,9 +107,8 @@ def second_round_r(group, name):
 
 def given_the_settings(runs):
     """The partial correlation from the inverse of the correlations of all four."""
-    precision = np.linalg.inv(
-        np.corrcoef(np.log(runs[["count", "lr", "batch_size"]].astype(float)).T, runs["gap"])
-    )
+    logs = np.log(runs[["count", "lr", "batch_size"]].astype(float))
+    precision = np.linalg.inv(np.corrcoef(logs.T, runs["gap"]))
     return -precision[0, 3] / np.sqrt(precision[0, 0] * precision[3, 3])
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,10 +83,14 @@ def test_a_network_may_work_on_its_input_in_place(tiny_data, name):
 def test_spectral_product_and_distance_from_init_are_of_matrices_and_kernels_only():
     network = Net(2)
     network.token = torch.nn.Parameter(torch.ones(1, 1, 3))
+    network.matrix = torch.nn.Parameter(2 * torch.eye(2))
+    network.one = torch.nn.Linear(1, 1)  # a single row, and a weight by its name
+    network.one.weight.data[:] = 8
     kernel, head = network.conv.weight.detach().reshape(3, 9), network.head.weight.detach()
     expected = sum(math.log(float(torch.linalg.svdvals(w)[0])) for w in (kernel, head))
+    expected += math.log(2 * 8)
     assert measures.log_spectral_product(network) == pytest.approx(expected, rel=1e-5)
-    initial = Net(2)
+    initial = copy.deepcopy(network)
     with torch.no_grad():
         network.conv.weight += 2
         network.head.bias += 100
@@ -118,6 +123,8 @@ def test_sharpness_sees_every_class_of_data_that_are_sorted_by_class():
     labels = torch.arange(3).repeat_interleave(200)
     x, y = measures.some_images(torch.arange(600.0), labels, 250)
     assert (len(x), y.unique().tolist()) == (250, [0, 1, 2])
+    number = measures._of_images(lambda network, x, y: len(x), 250)
+    assert number(None, None, SimpleNamespace(x_train=labels, y_train=labels)) == 250
     assert torch.equal(labels[x.long()], y)
 
 
@@ -248,7 +255,7 @@ def test_rivals_of_the_second_round_draw_segments_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "activation", [F.relu, torch.relu, F.silu, torch.nn.ReLU(), torch.nn.SiLU(inplace=True)]
+    "activation", [F.relu, torch.relu, F.silu, torch.nn.ReLU(), torch.nn.SiLU(True)]
 )
 def test_linear_pieces_and_local_complexity_of_three_units(activation):
     """Signs change at a mean grey of 0.003, 0.25 and 0.6, first near the image at 0."""

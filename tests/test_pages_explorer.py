@@ -47,10 +47,8 @@ def test_the_two_runs_differ_in_lr_alone_and_did_not_diverge(monkeypatch):
     assert (small.spec.train.lr, large.spec.train.lr) == (0.01, 0.02)
     assert small.spec.network == large.spec.network
     assert small.spec.train == dataclasses.replace(large.spec.train, lr=0.01)
-    diverged = ({"status": "diverged"}, "live")
-    monkeypatch.setattr(
-        sweep_run.records, "find_records", lambda ids: {large.spec.run_id: diverged}
-    )
+    found = {large.spec.run_id: ({"status": "diverged"}, "live")}
+    monkeypatch.setattr(sweep_run.records, "find_records", lambda _: found)
     assert sweep_run.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
 
 

@@ -46,9 +46,8 @@ def test_exact_segments_and_measures_are_those_of_the_cpu(data, monkeypatch):
         layers = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()
         last = torch.nn.Flatten(), torch.nn.Linear(144, 10)
         measured = torch.nn.Sequential(*layers, *last).to(device).eval()
-        values = {
-            name: measure(name, measured, copy.deepcopy(measured), there) for name in MEASURES
-        }
+        given = measured, copy.deepcopy(measured), there
+        values = {name: measure(name, *given) for name in MEASURES}
         return exact_segment(network, first, second).boundaries, values
 
     boundaries, values = results("cpu")

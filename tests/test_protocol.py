@@ -17,9 +17,8 @@ RUNS = {"seeds": 120, "transfer": 150, "intervene": 78, "axes": 144, "independen
 def git(*arguments):
     if not shutil.which("git"):
         pytest.skip("needs git")
-    return subprocess.run(
-        ["git", "-C", project_root(), *arguments], capture_output=True, text=True, check=False
-    )
+    command = ["git", "-C", project_root(), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def is_ancestor(revision, other):

@@ -37,6 +37,7 @@ TABLE = {
 }  # fmt: skip
 ONE = {"lr": [0.1], "batch_size": [16]}  # the grid of one run
 FOUR = TABLE["experiments"][0]["grid"]
+EDITS = [("branch", torch.cos), ("trains", False), ("size", 2), ("momentum", 0.5)]  # of `Gated`
 # A run that diverges.
 FAR = {"grid": {"lr": [1e30], "batch_size": [16]}, "train": {"momentum": 0.0, "epochs": 2}}
 
@@ -271,9 +272,7 @@ def own(monkeypatch):
 
 @pytest.mark.parametrize(("frozen", "last_weight"), [(False, 1), (True, 1), (False, 0)])
 @pytest.mark.usefixtures("own")
-def test_another_network_under_the_name_of_a_record_is_an_error(
-    monkeypatch, tmp_path, frozen, last_weight
-):
+def test_another_network_of_a_records_name_is_an_error(monkeypatch, tmp_path, frozen, last_weight):
     """Also where another seed is asked for, and behind a last layer of zeros."""
     monkeypatch.setattr(Own, "last_weight", last_weight)
     first = TABLE["experiments"][0] | {"grid": ONE}
@@ -311,9 +310,7 @@ class Gated(Own):
         return self.layers[3](hidden + self.gate[0] * type(self).branch(hidden))
 
 
-@pytest.mark.parametrize(
-    ("name", "edit"), [("branch", torch.cos), ("trains", False), ("size", 2), ("momentum", 0.5)]
-)
+@pytest.mark.parametrize(("name", "edit"), EDITS)
 def test_an_edit_behind_a_gate_of_zero_or_of_what_is_trained_is_an_error(monkeypatch, name, edit):
     monkeypatch.setitem(TABLE, "networks", {"MLP": {"architecture": f"{__name__}:Gated"}})
     sweep(with_changes(grid=ONE))

@@ -16,9 +16,8 @@ def test_half_spaces_shatter_one_more_than_the_dimension():
         assert (case.regions, case.points) == (2, dim + 1)
 
 
-@pytest.mark.parametrize(
-    ("number", "mean_count"), [(1, 3), (2, 1), (2, 1.5), (2, 2.75), (3, 1.34), (3, 0.9)]
-)
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("mean_count", [0.9, 1, 1.34, 1.5, 2.75, 3])
 def test_a_mean_count_bounds_the_vc_dimension_on_segments(number, mean_count):
     """Brute force over where the points lie and over all their labellings."""
     most, limit = 0, int(number * mean_count)

@@ -1,5 +1,7 @@
 """Two-layer ReLU networks: losses, sharpness, exact counts, training, and bounds of v1 App. G."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,9 +33,8 @@ def test_counts_equal_those_of_exact_segments(hidden, dim):
 def test_the_mean_count_is_over_all_ordered_pairs():
     networks, x = nets.random_networks(50, 20, 3), points(50, 6, 3)
     counts = nets.pair_counts(networks, x)
-    every = [
-        nets.segment_counts(networks, x[:, [a]], x[:, [b]]) for a in range(6) for b in range(6)
-    ]
+    pairs = itertools.product(range(6), repeat=2)
+    every = [nets.segment_counts(networks, x[:, [a]], x[:, [b]]) for a, b in pairs]
     np.testing.assert_allclose(nets.mean_count(counts, 6), torch.cat(every, 1).double().mean(1))
 
 

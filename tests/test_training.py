@@ -70,9 +70,7 @@ def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(t
     assert train(small_network(), tiny_data, numpys).status == "ok"
 
 
-def test_no_other_device_is_seeded_and_measuring_does_not_influence_the_training(
-    tiny_data, monkeypatch
-):
+def test_no_other_device_is_seeded_and_measuring_changes_no_training(tiny_data, monkeypatch):
     """Dropout and drop-connect are drawn from torch's global state, which is left as it was."""
     monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("seeds every device"))
     networks = [build_network("EfficientNetB0", width=4) for _ in range(2)]
