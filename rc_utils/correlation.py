@@ -214,7 +214,8 @@ def slope(
     error, rounding = plain.bse[term], 1e-10 * np.abs(model.endog).max()
     if number < len(rows):
         robust = model.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
-        error = robust.bse[term] * math.sqrt(number / freedom)
+        variance = max(0.0, robust.cov_params().loc[term, term])  # by rounding it may be below 0
+        error = math.sqrt(variance) * math.sqrt(number / freedom)
     # Residuals may also cancel within each unit, as where the means over networks lie on a plane.
     if plain.ssr <= rounding**2 or error <= rounding:
         return Estimate(value, n=number, unit=unit)
