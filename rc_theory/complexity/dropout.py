@@ -119,8 +119,8 @@ def steady_learners(
     table["gap"] = (wrong[:, :count].mean(1) - wrong[:, count:].mean(1)).abs().cpu().numpy()
     table["lipschitz"] = lipschitz_constants(networks, both, "bce").amax(1).double().cpu().numpy()
     used = interval.active[0] > 0
-    start = np.linalg.norm(before * used, axis=1)
-    end = np.linalg.norm(_output_weights(networks) * used, axis=1)
+    weights = np.stack([before, _output_weights(networks)])
+    start, end = np.linalg.norm(weights * used, axis=2)
     table["growth"] = np.maximum(table["gamma"], end / start - 1)
     constants = table[["phi", "growth", "beta", "mu", "p_min"]]
     table["direct_bound"] = [direct_lipschitz_bound(*row) for row in constants.to_numpy()]

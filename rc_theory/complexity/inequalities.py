@@ -64,14 +64,11 @@ def all_checks(path: Trajectory, loss: str) -> dict[str, Check]:
     over single steps and vacuous over a thousand.
     """
     steps = int(path.num_checked.sum())
-    checks = {
-        "lemma-1/lower": Check(float(path.lemma_lower.max()), steps),
-        "lemma-1/upper": Check(float(path.lemma_upper.max()), steps),
-    }
+    checks = {"lemma-1/lower": Check(float(path.lemma_lower.max()), steps)}
+    checks["lemma-1/upper"] = Check(float(path.lemma_upper.max()), steps)
     checks["theorem-1/lower"], checks["theorem-1/upper"] = check_theorem_1(path)
     windows = [check_corollary_2(path, w) for w in (1, 2, 5, 10) if w <= len(path.steps)]
-    tightest = max(check.ratio for check in windows)
-    checks["corollary-2"] = Check(tightest, sum(check.n for check in windows))
+    checks["corollary-2"] = Check(max(w.ratio for w in windows), sum(w.n for w in windows))
     if loss == "mse":
         checks["corollary-3"] = check_corollary_3(path)
     return checks

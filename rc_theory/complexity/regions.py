@@ -197,8 +197,7 @@ def bound_empty_regions(
     require(len(cheapest) > 0, "no point was drawn with an unchanged activation; take more steps")
     weights, columns = zip(*cheapest.values(), strict=True)
     solve = basis_pursuit(np.stack(columns, 1), np.array(weights))
-    factor = (1 + interval.gamma[model]) * interval.beta[model]
-    rows = []
+    factor, rows = (1 + interval.gamma[model]) * interval.beta[model], []
     for region in linear_regions(network, basis):
         filled = np.concatenate(region.pattern).tobytes() in keys
         bound = np.nan if filled else factor * solve(pathways(region.pattern))

@@ -203,16 +203,13 @@ def digit_tasks(
     level, seeds = _grid((0.0,), repetitions, seed)
     options = {"n_train": 2 * images_per_class, "n_test": num_test, "seed": seed}
     (x, labels), (x_test, labels_test) = _two_classes(dataset, "cpu", **options)
-    y = labels.float().expand(repetitions, -1)
-    y_test = labels_test.float().expand(repetitions, -1)
+    y, y_test = (each.float().expand(repetitions, -1) for each in (labels, labels_test))
     shape = x.shape[2:]
     perceptrons = [multilayer_perceptron(shape.numel(), (64,) * 3, seed=int(s)) for s in seeds]
     convolutional = [convolutional_network(shape, seed=int(s)) for s in seeds]
     flat, images = ((x.flatten(2), y), (x_test.flatten(2), y_test)), ((x, y), (x_test, y_test))
-    return {
-        "MLP": Task(level, seeds, perceptrons, *flat, "bce"),
-        "CNN": Task(level, seeds, convolutional, *images, "bce"),
-    }
+    kinds = {"MLP": (perceptrons, *flat), "CNN": (convolutional, *images)}
+    return {name: Task(level, seeds, *parts, "bce") for name, parts in kinds.items()}
 
 
 def _grid(levels, repetitions, seed):

@@ -54,8 +54,7 @@ class Trajectory:
         `ends` includes the bias after the last step, but still divides the sum of squares by the
         number of steps, as the proof of Corollary 2 does.
         """
-        total = windows_sum(self.bias_sum, window)
-        square = windows_sum(self.bias_square, window)
+        total, square = (windows_sum(v, window) for v in (self.bias_sum, self.bias_square))
         steps = window * self.every
         if ends:
             last = self.bias_end[window - 1 :]
@@ -100,8 +99,7 @@ def follow_training(
     first, rows = networks[0], []
     initial = first.bias.detach().clone()
     biases = [name for name, _ in networks.named_parameters() if name.endswith("bias")]
-    if not all_layers:
-        biases = biases[:1]
+    biases = biases if all_layers else biases[:1]
     blocks = samples[: total // every * every].split(every)
     for part in tqdm(blocks, desc=f"{every} steps each", disable=None):
         block, bias_sum = [], 0.0

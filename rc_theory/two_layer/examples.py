@@ -25,14 +25,13 @@ def unrepairable_segment() -> tuple[Networks, Tensor]:
     return Networks(weights[None], signs[None]), torch.eye(2, dtype=torch.float64)[None]
 
 
-def orthonormal_network(n: int, bends: int) -> tuple[Networks, Tensor]:
+def orthonormal_network(n: int, m: int) -> tuple[Networks, Tensor]:
     """N orthonormal points, p = N m neurons, 2m + 1 regions between any two: (1, N, N).
 
     m neurons belong to each point e_i. On the way from e_i to any other e_j they make f zigzag with
     m bends in the first half; the neurons of e_j mirror them in the second. lambda_max = m / N, so
     Lemma 8 is an equality. Theorem 6 reads (2m + 1) - 2m / N <= 2m + 2. Requires N, m >= 2.
     """
-    m = bends
     at = torch.arange(m + 1, dtype=torch.float64) / (2 * m + 1)
     # +1 at the last bend but one, alternating back to the data point, 0 from the last bend on.
     values = torch.cat([(-1.0) ** torch.arange(m - 1, -1, -1), torch.zeros(1)]).double()

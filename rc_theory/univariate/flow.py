@@ -129,9 +129,8 @@ def _one_step(state, x, y, ceiling):
     # By the margin before the step: the new one may exceed the ceiling, so that directions turn.
     theta = theta * (ceiling / smallest.clamp_min(ceiling)).sqrt()[:, None, None]
     least = torch.minimum(state.log_loss, log_loss - np.log(x.shape[1]))
-    return _State(
-        theta, state.length * torch.where(good, longer, 0.5), state.margin.maximum(smallest), least
-    )
+    length = state.length * torch.where(good, longer, 0.5)
+    return _State(theta, length, state.margin.maximum(smallest), least)
 
 
 class _Layer:
