@@ -79,9 +79,8 @@ class _Dispatch(TorchDispatchMode):
                 on_card = torch.device(kwargs["device"]).type == "cuda"
             kwargs = {**kwargs, "device": CPU}
         cards = {id(t.inner): t for t in tensors if isinstance(t, Pretended)}
-        inner_args, inner_kwargs = tree_map(
-            lambda a: a.inner if isinstance(a, Pretended) else a, (args, kwargs)
-        )
+        bare = lambda a: a.inner if isinstance(a, Pretended) else a  # noqa: E731
+        inner_args, inner_kwargs = tree_map(bare, (args, kwargs))
         result = func(*inner_args, **inner_kwargs)
 
         def wrapped(value):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rc_utils.correlation import (
+    _influence,
     average_replicates,
     bootstrap,
     change_per_doubling,
@@ -88,17 +89,18 @@ def test_fishers_interval_is_scipys_and_rows_that_repeat_each_other_narrow_nothi
     y = x + rng.normal(size=12)
     once, exact = correlate(x, y), stats.pearsonr(x, y).confidence_interval(0.95)
     assert (once.low, once.high) == pytest.approx((exact.low, exact.high))
-    assert np.isnan(fisher_interval(0.5, 3)).all()
+    assert np.isnan([fisher_interval(0.5, n)[0] for n in (3, 3.5)]).tolist() == [True, False]
     units = np.repeat(np.arange(12), 3)
     thrice = correlate(np.repeat(x, 3), np.repeat(y, 3), units=units)
     # As one row a unit, with Student's quantile for the number of rows that is estimated.
     student = fisher_interval(once.value, 12, freedom=11)
     assert (thrice.low, thrice.high, thrice.n) == pytest.approx((*student, 12))
     assert effective_number(np.repeat(x, 3), np.repeat(y, 3), units) == pytest.approx(12)
-    as_is, risen = (  # no rising function changes ranks
-        correlate(v, np.tile(y, 3), "spearman", units) for v in (x[units], np.exp(9 * x[units]))
-    )
-    assert as_is == risen
+    others = np.tile(y, 3), "spearman", units
+    assert correlate(x[units], *others) == correlate(np.exp(9 * x[units]), *others)  # equal ranks
+    # The influence of a row is what r gains with its weight.
+    r = weighted_pearson(x, y, np.ones((12, 12)) + 1e-6 * np.eye(12))
+    assert _influence(x, y) == pytest.approx(12e6 * (r - once.value), abs=1e-4)
     with pytest.raises(ValueError, match="2 of 12 rows name no unit"):
         correlate(x, y, units=[*range(10), None, np.nan])
 
@@ -176,7 +178,8 @@ def test_mean_is_the_textbooks_and_bootstrap_draws_whole_units():
     # By the normal quantile, and by n in place of n - 1, it would be a fifth narrower.
     assert single.high - single.low == pytest.approx(student[1] - student[0], rel=0.06)
     assert (single.low, single.high) == pytest.approx(student, abs=0.15)
-    assert np.isnan(mean([1.0, 1.0]).low)
+    assert np.isnan([mean([1.0, 1.0]).low, mean([1.0]).low]).all()
+    assert mean([-1, 1]).high == pytest.approx(stats.t.ppf(0.975, 1))
     assert np.isnan(bootstrap(average_of(values[:6]), range(6)).low)
 
 
@@ -212,6 +215,7 @@ def test_constants_and_too_few_rows_have_no_correlation():
     perfect = correlate(np.arange(9), np.arange(9))
     assert perfect.value == pytest.approx(1)
     assert np.isnan(perfect.low)
+    assert correlate([0, 1, 2], [0, 2, 1]).value == pytest.approx(0.5)
 
 
 def test_bad_input_is_named():
@@ -295,6 +299,7 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
     for change in (*exact, change_per_doubling(opposite, "lr")):
         assert np.isnan(change.low)
     assert np.isnan(change_per_doubling(runs[runs["lr"] == 0.1], "lr").value)
+    assert np.isfinite(change_per_doubling(runs[runs["lr"] < 0.1], "lr").value)
     for bad, fault in ((np.nan, "1 of 27 rows lack a value of 'count"), (np.inf, "is infinite")):
         with pytest.raises(ValueError, match=fault):
             change_per_doubling(runs.assign(count=runs["count"].where(runs.index != 2, bad)), "lr")

@@ -162,9 +162,8 @@ BAD = {
     "a regressor": (lambda seed: REGRESSOR, "Pipeline is a regressor"),
     "scores of pairs": (lambda seed: OF_PAIRS.decision_function, "scores pairs of classes"),
     "a regressor's predictions": (lambda seed: REGRESSOR.predict, "Pipeline is a regressor"),
-    "distances by another kernel in large batches": (
-        lambda seed: lambda x: -torch.cdist(1e4 + torch.from_numpy(x), 1e4 + CENTRES), "depends on"
-    ),
+    "distances by another kernel in large batches": (lambda seed:
+        lambda x: -torch.cdist(1e4 + torch.from_numpy(x), 1e4 + CENTRES), "depends on"),
     "all classes off": (through(after=lambda m, z: torch.full_like(z, -torch.inf)), "NaN or inf"),
     "not a number": (through(after=lambda m, z: z * torch.nan), "NaN or infinite"),
     "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),

@@ -128,9 +128,8 @@ def drawn():
     for figure in map(plt.figure, plt.get_fignums()):
         full = [ax for ax in figure.axes if ax.get_visible() and ax.has_data()]
         words = figure.texts or any(ax.texts for ax in figure.axes)
-        yield bool(full or words) and all(
-            np.isfinite([*ax.get_xlim(), *ax.get_ylim()]).all() for ax in full
-        )
+        ends = [[*ax.get_xlim(), *ax.get_ylim()] for ax in full]
+        yield bool(full or words) and np.isfinite(ends).all()
 
 
 @pytest.mark.slow
