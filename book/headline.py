@@ -129,7 +129,7 @@ def rivals(ax, results):
     found = {name: r for name, r in rising if r.value > 0}
     colours = [plotting.BLUE if name == "log count" else "0.4" for name in found]
     plotting.intervals(ax, found, color=colours)
-    words = "R², where above 0, under Adam,\nAdagrad, mixup, no momentum"
+    words = "R² under Adam, Adagrad,\nmixup, no momentum\n(where above 0)"
     ax.set(xlim=(-0.2, 1), xlabel=words, title="Mixed-image scores tie")
 
 
@@ -206,10 +206,12 @@ def main():
     except KeyError as error:
         print(f"  README and first page stay as they are: no page has kept {error}")
         return
+    lead = re.compile(r"^\*\*.+?\*\*$", re.DOTALL | re.MULTILINE)
     between = re.compile(f"{re.escape(START)}.*{re.escape(END)}", re.DOTALL)
     for path, block in zip((ROOT / "README.md", ROOT / "book" / "intro.md"), found, strict=True):
         text = path.read_text(encoding="utf-8")
         replaced = between.sub(lambda _, block=block: block, text)
+        replaced = lead.sub(lambda _: LEAD, replaced, count=1)
         if replaced != text:
             write_atomically(path, replaced.encode())
     write_atomically(ROOT / "book" / "_static" / "walls.svg", walls()[0].encode())
