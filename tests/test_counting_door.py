@@ -402,9 +402,10 @@ def test_scores_that_are_not_finite_are_counted_in_the_error():
 
 
 def test_scores_of_few_levels_or_of_points_of_few_digits_are_not_rounded(rng):
-    points = torch.from_numpy(rng.normal(size=(30, 2))).half().float()
-    for levels in (lambda x: 1001 * x, lambda x: x.relu() / 3):
+    points = torch.from_numpy(rng.normal(size=(30, 2))).float()
+    for levels in (lambda x: 1001 * x, lambda x: x.relu() / 3, lambda x: x / 8 + 2**-9):
         region_count(lambda x, levels=levels: levels(x.sign()), points, num_samples=5)
+    points = points.half().float()
     assert predict_labels(lambda x: x.flip(1), points).tolist() == points.argmin(1).tolist()
 
 
@@ -437,8 +438,7 @@ def test_settings_are_integers_of_any_width():
 
 
 def test_classes_in_any_order_are_told_apart():
-    names = np.array(["dog", "cat", "ant"])
-    rows = np.arange(3.0)[:, None]
+    names, rows = np.array(["dog", "cat", "ant"]), np.arange(3.0)[:, None]
     predict = lambda x: names[x[:, 0].astype(int)]  # noqa: E731
     model = SimpleNamespace(classes_=names, predict=predict)
     assert predict_labels(model, rows).tolist() == [0, 1, 2]
