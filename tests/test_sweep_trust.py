@@ -201,8 +201,7 @@ def test_a_campaign_that_was_named_by_a_path_has_its_records_in_any_folder(froze
 
 def test_records_are_read_without_torch():
     code = """
-import sys
-import rc_utils as rc
+import sys, rc_utils as rc
 from rc_studies import studies
 assert len(rc.load_runs("tiny-imagenet-small", "reference")) and rc.TrainConfig().lr == 0.1
 sys.exit("torch" in sys.modules)
@@ -212,15 +211,16 @@ sys.exit("torch" in sys.modules)
 
 def test_a_count_of_an_older_record_that_names_no_neighbours_is_the_papers():
     """Campaigns have the default of `region_count`, and name it."""
-    entries = [{"settings": {"points": "train", "dim": 2}}, {"settings": {"points": "train"}}]
+    entries = [{"settings": {"points": "train"} | dim} for dim in ({"dim": 2}, {})]
     table = {
         "title": "t", "dataset": {}, "networks": {"MLP": {}},
         "experiments": [{"name": "e", "networks": ["MLP"], "seeds": [0]}],
         "counts": {"main": {}, "default": {"dim": 2}, "linear": {"dim": 2, "adjacency": "linear"},
-                   "face": {"dim": 2, "adjacency": "face"}},
+                   "face": {"dim": 2, "adjacency": "face"}} | {str(d): {"dim": d} for d in (4, 6)},
     }  # fmt: skip
     counts = parse_campaign(table, "t").counts
     assert counts["default"] == counts["linear"]
+    assert [counts[d]["adjacency"] for d in "46"] == ["linear", "simplex"]
     assert find_count(entries, counts["linear"]) is None
     assert [find_count(entries, counts[label]) for label in ("face", "main")] == entries
 
