@@ -114,5 +114,6 @@ def test_random_directions_are_those_of_the_seed_and_of_the_length_asked_for():
     steps = 0.5 * normal / np.linalg.norm(normal, axis=2, keepdims=True)
     np.testing.assert_allclose(vertices[:, 1:] - vertices[:, :1], steps, atol=1e-12)
     assert all(vertex in points.tolist() for vertex in vertices[:, 0].tolist())
+    assert median_distance(points) == pytest.approx(3 * np.sqrt(3))
     typical = sample_vertices(points, direction_length=median_distance(points), **options)
     assert torch.equal(sample_vertices(points, **options), typical)

@@ -37,7 +37,8 @@ def random_path(loss="mse", *, first=3, batch_size=1):
 
 @pytest.mark.parametrize(("loss", "first"), [("mse", 1), ("bce", 3), ("mse", 4)])
 def test_the_bounds_near_the_data_hold_on_random_networks(loss, first):
-    path = random_path(loss, first=first)
+    path, slope = random_path(loss, first=first), 1 / 4 if loss == "bce" else 1  # d f / d z
+    assert (path.length[..., -1] <= POINTS * slope + TOLERANCE).all()  # of the last bias
     assert path.num_checked.sum() > 100
     checks = inequalities.all_checks(path, loss)
     for name in ("lemma-1/lower", "lemma-1/upper", "theorem-1/lower", "theorem-1/upper"):
@@ -179,8 +180,7 @@ def test_covering_and_its_bounds():
 
 def test_steady_learners_have_the_quantities_of_theorem_3():
     task = dropout.dropout_task(repetitions=2, num_images=24, num_test=20, image_size=8, hidden=8)
-    options = {"epochs": 4, "steady_epochs": 2, "lr": 0.01, "steady_lr": 1e-5}
-    learners = dropout.steady_learners(task, **options)
+    learners = dropout.steady_learners(task, epochs=4, steady_epochs=2, lr=0.01, steady_lr=1e-5)
     assert ((learners["mu"] > 0) & (learners["mu"] <= 0.5)).all()
     assert (learners["lipschitz"] <= learners["slope_bound"]).all()
     assert (learners["slope_bound"] <= learners["direct_bound"]).all()
@@ -190,8 +190,7 @@ def test_steady_learners_have_the_quantities_of_theorem_3():
 
 
 def test_theorem_3_says_nothing_where_a_unit_falls_silent():
-    sizes = {"num_points": 20, "num_test": 20, "hidden": 4, "repetitions": 1, "seed": 0}
-    task = dropout.interval_task(**sizes)
+    task = dropout.interval_task(num_points=20, num_test=20, hidden=4, repetitions=1, seed=0)
     layers, last = task.networks[0], float(task.train[0].max())
     with torch.no_grad():  # of the last point alone, which pushes it away
         layers[0].weight[0], layers[0].bias[0], layers[3].weight[0, 0] = 1, 1e-9 - last, -1
