@@ -12,7 +12,6 @@ MODELS, POINTS = 3, 7
 # float64 sums of some ten terms in another order, over a few dozen steps.
 TOLERANCE = {"rtol": 1e-11, "atol": 1e-12}
 
-
 # The shape of a point, and a network by its seed.
 KINDS = {
     "mlp": ((5,), lambda seed: multilayer_perceptron(5, (6, 4), seed=seed, bias_range=0.2)),
@@ -37,6 +36,7 @@ def test_training_side_by_side_is_training_one_by_one(kind, loss, batch_size):
             z, target = network(x[m, batch]).squeeze(-1), y[m, batch]
             bce = nn.functional.binary_cross_entropy_with_logits(z, target)
             error = bce if loss == "bce" else 0.5 * nn.functional.mse_loss(z, target)
+            assert torch.allclose(LOSSES[loss].value(z, target).mean(), error)
             gradients = torch.autograd.grad(error, list(network.parameters()))
             with torch.no_grad():
                 for parameter, gradient in zip(network.parameters(), gradients, strict=True):
