@@ -67,7 +67,7 @@ def bullets(results):
     of_tests = "study/4/images, test pairs, learning rate {}: wrong"
     small, large = (100 * results[of_tests.format(lr)].value for lr in (0.003, 0.03))
     flip = "study/4/flip, learning rate {}: share of wrong seeds"
-    calm, fast = (results[flip.format(lr)] for lr in (0.003, 0.03))
+    slow, fast = (results[flip.format(lr)] for lr in (0.003, 0.03))
     full = [r for id_, r in results.items() if id_.startswith("study/full-size/")]
     ours, records = ([r for r in full if r.campaign == name] for name in ("full-size", "authors"))
     away = max(abs(a.value - b.value) for a, b in zip(ours, records, strict=True))
@@ -89,7 +89,7 @@ def bullets(results):
         f"count between them in {100 * images:.0f} % of pairs; between test images in "
         f"{small:.0f} % (learning rate 0.003) or {large:.0f} % (0.03). Flips mislead in "
         f"{fast.value * fast.n:.0f} of {fast.n} seeds at 0.03, "
-        f"{calm.value * calm.n:.0f} of {calm.n} at 0.003: inconclusive.",
+        f"{slow.value * slow.n:.0f} of {slow.n} at 0.003: inconclusive.",
         "**No theorem backs it.** Few regions on every line bound no gap: "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
         f"**Scale matters.** Those networks saw {data['n_train']:,} images of {size} × {size}. "
