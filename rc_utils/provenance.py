@@ -12,7 +12,7 @@ import torch
 from rc_utils.paths import project_root
 
 
-def provenance(data, device, started, seconds, execution):
+def provenance(data, device, started, seconds, compile):
     """Provenance of a record as plain JSON values."""
     versions = {"python": platform.python_version()}
     versions |= {"torch": torch.__version__, "numpy": np.__version__}
@@ -28,7 +28,7 @@ def provenance(data, device, started, seconds, execution):
         "threads": torch.get_num_threads(),
         "git_revision": git_revision(),
         "versions": versions,
-        "execution": execution,
+        "execution": {"compile": True} if compile else {},
         "data": data.provenance,
     }
 

@@ -52,7 +52,7 @@ def made_up(planned, value=2):
         "measures": {"distance_from_init": 1.5, "margin": 2.5},
         "counts": counted(planned.asked["counts"], [value, value + 1]),
         "evolution": [{"epoch": epoch} | looks for epoch in planned.asked["evolution_epochs"]],
-        "provenance": {"seconds_train": 1.0, "hardware": "none"},
+        "provenance": {"seconds_train": 1.0, "hardware": "none", "data": {"sha256": "0" * 64}},
     }  # fmt: skip
 
 

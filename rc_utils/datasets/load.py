@@ -20,8 +20,7 @@ from rc_utils.datasets.images import Dataset, ImageTensor, area_average, channel
 from rc_utils.datasets.shapes import SHAPE_NAMES, make_shapes
 from rc_utils.validation import check_count, check_name, require, unknown_name
 
-# Name -> the class of torchvision.
-DOWNLOADS = {"cifar10": "CIFAR10", "cifar100": "CIFAR100", "mnist": "MNIST"}
+DOWNLOADS = ("cifar10", "cifar100", "mnist")  # torchvision's classes have the names in capitals
 # Second entry of the seed of each random choice, so that no two choices share a stream.
 STREAMS = {"train": 2, "test": 3, "label noise": 4, "split": 5}
 
@@ -135,13 +134,24 @@ def digits(seed):
 
 
 def stored(name, folder):
-    """The dataset of folder/name.npz, downloaded first if it can be and is not there."""
+    """The dataset of folder/name.npz, downloaded first if it can be and is not there.
+
+    It is read without unpickling. Raises ValueError for a file that is damaged or no dataset.
+    """
     path = folder / f"{name}.npz"
     if name in DOWNLOADS and not path.exists():
         archive = io.BytesIO()  # so that the file is written whole or not at all
         np.savez(archive, **downloaded(name, folder))
         paths.write_atomically(path, archive.getbuffer())
-    return read_cache(path)
+    keys, more = ("x_train", "y_train", "x_test", "y_test"), ("classes", "source", "note")
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            found = (*keys, *(key for key in more if key in archive))
+            return checked({key: archive[key] for key in found}, path.name)
+    except Exception as error:  # of any class, depending on which bytes are wrong
+        fault = f"{path} is not a dataset as expected, or damaged ({error})"
+        advice = "Correct it, or put an intact copy in its place"
+        raise ValueError(f"{fault}. {advice}; what was downloaded may be deleted.") from error
 
 
 def downloaded(name, folder):
@@ -151,7 +161,7 @@ def downloaded(name, folder):
         from filelock import FileLock
         from torchvision import datasets
 
-        make = getattr(datasets, DOWNLOADS[name])
+        make = getattr(datasets, name.upper())
         with FileLock(folder / f".{name}.lock"):  # one of several processes downloads
             train, test = make(folder, download=True), make(folder, train=False, download=True)
     except (ImportError, OSError, RuntimeError) as error:
@@ -160,25 +170,10 @@ def downloaded(name, folder):
             f"Put {name}.npz, made by this call on another machine, into {folder.resolve()}."
         ) from error
     names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
-    arrays = {"classes": names, "source": f"torchvision {DOWNLOADS[name]}"}
+    arrays = {"classes": names, "source": f"torchvision {name.upper()}"}
     for split, part in (("train", train), ("test", test)):
         arrays |= {f"x_{split}": np.asarray(part.data), f"y_{split}": np.asarray(part.targets)}
     return arrays
-
-
-def read_cache(path):
-    """The dataset of an npz file, without unpickling; ValueError if it is damaged or is none."""
-    keys, more = ("x_train", "y_train", "x_test", "y_test"), ("classes", "source", "note")
-    with open(path, "rb") as file:
-        try:
-            with np.load(file, allow_pickle=False) as archive:
-                found = (*keys, *(key for key in more if key in archive))
-                return checked({key: archive[key] for key in found}, path.name)
-        except Exception as error:  # of any class, depending on which bytes are wrong
-            fault = f"{path} is not a dataset as expected, or damaged ({error})"
-            advice = "Correct it, or put an intact copy in its place"
-            may_go = "what was downloaded may be deleted"
-            raise ValueError(f"{fault}. {advice}; {may_go}.") from error
 
 
 def checked(arrays, name):

@@ -290,17 +290,6 @@ EFFICIENTNET_STAGES = (  # expansion, kernel size
 )  # fmt: skip
 VGG_STAGES = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))  # convolutions, channels
 
-# Stem, block, stages, head, divisor; the number of parameters is at ten classes.
-BLOCK_NETWORKS = {
-    "ResNet18": ([64], basic_block, STAGES_18),  # 11,173,962
-    "ResNet34": ([64], basic_block, STAGES_34),  # 21,282,122
-    "SENet18": ([64], PreActivationSEBlock, STAGES_18),  # 11,260,354
-    "RegNetX_200MF": ([64], x_block, REGNET_STAGES, None, GROUP_WIDTH),  # 2,321,946
-    "SimpleDLA": ([16, 16, 32], AggregationTree, DLA_STAGES),  # 15,142,970
-    "MobileNetV2": ([32], inverted_residual, MOBILENET_STAGES, 1280),  # 2,296,922
-    "ShuffleNetV2": ([24], ShuffleBlock, SHUFFLENET_STAGES, 1024, 2),  # 1,263,854
-}
-
 
 def register_blocks(name, *parts):
     """Register the `network_of_blocks` with these parts under a name."""
@@ -310,8 +299,14 @@ def register_blocks(name, *parts):
         return network_of_blocks(num_classes, in_channels, width, *parts)
 
 
-for name, parts in BLOCK_NETWORKS.items():
-    register_blocks(name, *parts)
+# Stem, block, stages, head, divisor; the number of parameters is at ten classes.
+register_blocks("ResNet18", [64], basic_block, STAGES_18)  # 11,173,962
+register_blocks("ResNet34", [64], basic_block, STAGES_34)  # 21,282,122
+register_blocks("SENet18", [64], PreActivationSEBlock, STAGES_18)  # 11,260,354
+register_blocks("RegNetX_200MF", [64], x_block, REGNET_STAGES, None, GROUP_WIDTH)  # 2,321,946
+register_blocks("SimpleDLA", [16, 16, 32], AggregationTree, DLA_STAGES)  # 15,142,970
+register_blocks("MobileNetV2", [32], inverted_residual, MOBILENET_STAGES, 1280)  # 2,296,922
+register_blocks("ShuffleNetV2", [24], ShuffleBlock, SHUFFLENET_STAGES, 1024, 2)  # 1,263,854
 
 
 @register_network("EfficientNetB0")

@@ -17,6 +17,11 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {}
 """Registered name -> class or function that builds the network."""
 
 
+def is_ours(function: Any) -> bool:
+    """Whether a network or a measure is of this package, and not a reader's."""
+    return getattr(function, "__module__", "").startswith("rc_utils.")
+
+
 def register_network(name: str) -> Callable[[Any], Any]:
     """Decorate a class or function that `build_network(name)` is to call.
 
@@ -24,9 +29,8 @@ def register_network(name: str) -> Callable[[Any], Any]:
     """
 
     def register(builder):
-        taken = name in NETWORKS and NETWORKS[name].__module__.startswith("rc_utils.")
-        own = builder.__module__.startswith("rc_utils.")
-        require(own or not taken, f"network {name!r} is the paper's: give yours another name")
+        allowed = is_ours(builder) or not is_ours(NETWORKS.get(name))
+        require(allowed, f"network {name!r} is the paper's: give yours another name")
         NETWORKS[name] = builder
         return builder
 

@@ -47,8 +47,7 @@ class RunSpec:
         Training settings at their default are left out, so that a new one renames no run.
         """
         changed = {k: v for k, v in vars(self.train).items() if v != TRAIN_DEFAULTS[k]}
-        settings = {"schema": SCHEMA, "dataset": self.dataset, "network": self.network}
-        settings["train"] = changed
+        settings = dataclasses.asdict(self) | {"schema": SCHEMA, "train": changed}
         return hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]
 
 
@@ -192,8 +191,7 @@ class Campaign:
                     network = self.networks[label] | experiment.options
                     planned = self._plan(experiment, network, setting)
                     last = planned.spec.train.epochs
-                    looks = experiment.evolution_epochs
-                    outside = [epoch for epoch in looks if not 0 <= epoch <= last]
+                    outside = sorted({*experiment.evolution_epochs} - {*range(last + 1)})
                     require(not outside, f"evolution_epochs {outside} are not within 0..{last}")
                     entries.append((experiment, label, planned))
         return entries
@@ -263,7 +261,6 @@ def load_campaign(name):
 
     What RC_CAMPAIGNS lacks is looked up in the repository. Raises ValueError for an unknown
     campaign, key or name and a value of a wrong type; the message says which and what is valid.
-    `rc_utils.sweep.check_values` tries the settings of the counts.
     """
     given, name, shipped = str(name), str(pathlib.Path(name)), project_root() / "campaigns"
     for folder in (pathlib.Path(name).absolute(), campaigns_dir() / name, shipped / name):

@@ -134,9 +134,8 @@ def on_dask(todo, job, workers, scheduler):
         ids = {future.key: p.spec.run_id for future, p in zip(futures, todo, strict=True)}
         for future, outcome in as_completed(futures, with_results=True, raise_errors=False):
             if future.status == "error":
-                run_id = ids[future.key]
-                fault = f"run {run_id} failed: {future.exception()!r}"
-                outcome = Outcome(run_id, "failed", fault)
+                fault = f"run {ids[future.key]} failed: {future.exception()!r}"
+                outcome = Outcome(ids[future.key], "failed", fault)
             elif future.status != "finished":
                 raise OSError("the scheduler is gone; the same command with another does the rest")
             yield outcome

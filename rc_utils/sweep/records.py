@@ -129,9 +129,8 @@ def find_records(plans, origin=None):
                 found[run_id] = (live, "live")
     hashes = {}
     for run_id, (record, _) in found.items():
-        dataset, data = canonical_json(record["spec"]["dataset"]), record["provenance"].get("data")
-        if data:
-            hashes.setdefault(dataset, {}).setdefault(data["sha256"], run_id)
+        dataset, data = canonical_json(record["spec"]["dataset"]), record["provenance"]["data"]
+        hashes.setdefault(dataset, {}).setdefault(data["sha256"], run_id)
     for dataset, runs in hashes.items():
         if len(runs) > 1:
             mixed = f"runs {', '.join(runs.values())} have different data of the same name"

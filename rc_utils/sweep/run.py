@@ -19,7 +19,7 @@ from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.datasets import ImageTensor, load_dataset
 from rc_utils.evaluation import full_precision, own_random_state
 from rc_utils.measures import MEASURES, measure
-from rc_utils.networks import NETWORKS, build_network
+from rc_utils.networks.registry import NETWORKS, build_network, is_ours
 from rc_utils.paths import data_dir, results_dir, write_atomically
 from rc_utils.provenance import provenance
 from rc_utils.sweep import records
@@ -95,11 +95,6 @@ def complete_run(planned, device="cpu", *, compile=False):
     return record
 
 
-def is_ours(function):
-    """Whether a network or a measure is of this package, and not a reader's."""
-    return getattr(function, "__module__", "").startswith("rc_utils.")
-
-
 def with_held(planned, record):
     """The planned run with all that its record holds; warns of measures that are unknown now."""
     held = records.held(record)
@@ -159,8 +154,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     results = {name: _as_json(getattr(run, name)) for name in records.RESULTS}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
     record["evolution"] = list(run.measurements.values())
-    execution = {"compile": True} if compile else {}
-    record["provenance"] = provenance(data, device, started, run.seconds, execution)
+    record["provenance"] = provenance(data, device, started, run.seconds, compile)
     if loss is not None:
         record["reached"] = {"loss": loss, "epoch": run.reached_epoch}
     if run.status != "ok":
