@@ -15,18 +15,19 @@ import pytest
 import torch
 
 import rc_utils as rc
+from rc_utils.counting import make_lattice
 from rc_utils.datasets import load_dataset
+from rc_utils.paths import campaigns_dir
+from rc_utils.published import NETWORKS
 from rc_utils.sweep import load_campaign, sweep, trained_network
+from rc_utils.sweep.campaign import list_campaigns
 from rc_utils.sweep.records import load_evolution, load_runs
 from rc_utils.sweep.run import dataset_of
 from rc_utils.training import TrainConfig
 
 FILE = pathlib.Path(__file__).with_name("guard_rails.json")
 DIGESTS = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-CAMPAIGNS = (
-    *("cifar10-small", "cifar10-dimensions", "tiny-imagenet-small"),
-    *("study-seeds", "study-transfer", "study-intervene", "study-axes", "study-independent"),
-)
+RECORDED = [name for name in list_campaigns() if (campaigns_dir() / name / "runs.jsonl").exists()]
 
 
 def digest(text):
@@ -49,7 +50,7 @@ def column_digests(table):
 
 def tables():
     found = {}
-    for name in CAMPAIGNS:
+    for name in RECORDED:
         runs = load_runs(name).sort_values(["experiment", "run_id", "network"], kind="stable")
         found[f"runs {name}"] = {"rows": len(runs)} | column_digests(runs)
         evolution = load_evolution(name)
@@ -60,14 +61,30 @@ def tables():
 
 
 def ids():
-    names = (*CAMPAIGNS, "shapes-tiny", "shapes-quick", "shapes-variants")
+    names = list_campaigns()
     return {f"ids {name}": digest("\n".join(load_campaign(name).runs())) for name in names}
 
 
 def datasets():
     drawn = load_dataset("shapes", n_train=200, n_test=100, image_size=8, seed=3, label_noise=0.1)
-    digits = load_dataset("digits", n_train=100, seed=1)
-    return {"shapes": drawn.provenance["sha256"], "digits": digits.provenance["sha256"]}
+    digits = load_dataset("digits", n_train=100, n_test=50, seed=1)
+    found = {"shapes": drawn.provenance["sha256"], "digits": digits.provenance["sha256"]}
+    return found | {"defaults": repr(load_dataset("shapes"))}
+
+
+def layers(name):
+    """Digest of a network's layers: type, shape of the output, rate of dropout."""
+    seen = []
+
+    def see(layer, given, output):
+        seen.append([type(layer).__name__, *output.shape, getattr(layer, "p", 0)])
+
+    with torch.device("meta"):
+        network = rc.build_network(name).eval()
+        for layer in network.modules():
+            layer.register_forward_hook(see)
+        network(torch.zeros(1, 3, 32, 32))
+    return digest(json.dumps(seen))
 
 
 COUNTS = {
@@ -114,6 +131,9 @@ def counts():
 def all_digests():
     """Everything that is compared; the runs of shapes-tiny are not, which depend on the CPU."""
     others = {"datasets": datasets(), "TrainConfig": dataclasses.asdict(TrainConfig())}
+    others["networks"] = {name: layers(name) for name in NETWORKS}
+    lattices = [make_lattice(dim) for dim in (1, 2, 3, 4, 5, 6)]
+    others["lattices"] = [[lattice.resolution, lattice.adjacency] for lattice in lattices]
     return tables() | ids() | others | {"counts": counts()}
 
 

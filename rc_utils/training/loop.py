@@ -321,11 +321,9 @@ def ascended(parameters, radius):
     norm = torch.stack([p.grad.norm() for p in moved]).norm()
     for p in moved:
         p.data.add_(p.grad * (radius / norm.clamp(min=1e-12)))
-    try:
-        yield
-    finally:  # a training that is interrupted here leaves the network where it was, too
-        for p, old in zip(moved, before, strict=True):
-            p.data.copy_(old)
+    yield
+    for p, old in zip(moved, before, strict=True):
+        p.data.copy_(old)
 
 
 def batches(config, data, rng, between=None):
