@@ -112,7 +112,7 @@ def sizes():
     lines = sum(len(code_of(path).splitlines()) for path in notebooks)
     hidden = sum(len(code_of(path, "hide-input").splitlines()) for path in notebooks)
     return {
-        "lines of rc_utils": (lines_of("rc_utils"), 6900, 5000),
+        "lines of rc_utils": (lines_of("rc_utils"), 6880, 5000),
         "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 36, 40),
         "lines of rc_theory": (lines_of("rc_theory"), 2720, 2600),
         "lines of rc_studies": (lines_of("rc_studies"), 1200, 1200),
@@ -121,7 +121,7 @@ def sizes():
         # With the reader of the authors' files, which was a part of rc_utils until November 2026.
         "lines of programs in campaigns": (lines_of("campaigns"), 800, 800),
         "lines of benchmarks": (lines_of("benchmarks"), 1000, 1000),
-        "lines of tests": (lines_of("tests"), 8400, 8000),
+        "lines of tests": (lines_of("tests"), 8390, 8000),
         "files reached from page 03": (reached["03_main_correlation"], 9, 12),
         "files reached from a page, at most": (max(reached.values()), 26, 25),
         "hidden lines of notebook code, percent": (round(100 * hidden / lines), 32, 40),

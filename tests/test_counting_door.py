@@ -102,7 +102,6 @@ GOOD = {
         after=lambda m, z: torch.cat([z, torch.full_like(z[:, :1], -torch.inf)], 1)
     ),
     "merges weights in evaluation mode": Merging,
-    "another offset": through(after=lambda m, z: z + 10),
     "keeps its input": through(after=lambda m, z: setattr(m, "seen", z) or z),
     "draws and does not use it": through(after=lambda m, z: (torch.rand(3), z)[1]),
     "double": lambda seed: Net(seed).double(),
@@ -136,7 +135,6 @@ BAD = {
     "complex": (lambda seed: lambda x: numpy_scores(Net(seed))(x) * 1j, "complex64 of shape"),
     "masked": (lambda seed: lambda x: np.ma.masked_less(numpy_scores(Net(seed))(x), 0), "masked"),
     "a mean over the batch": (through(lambda m, h: h - h.mean(0)), "depends on the other points"),
-    "attention along the batch": (through(lambda m, h: (h @ h.T).softmax(1) @ h), "depends on"),
     "batch norm": (through(lambda m, h: F.batch_norm(h, None, None, training=True)), "the module"),
     "int8 by the range of the batch": (through(int8), "dynamic quantisation"),
     "its place": (through(after=lambda m, z: z + torch.arange(len(z))[:, None]), "depends on"),
@@ -169,7 +167,6 @@ BAD = {
     "a tuple": (through(after=lambda m, z: (z, z)), "returned a tuple"),
     "transposed": (through(after=lambda m, z: z.T), r"shape \(3, 26\)"),
     "maps": (through(after=lambda m, z: z[..., None].repeat(1, 1, 4)), r"shape \(26, 3, 4\)"),
-    "no scores": (through(after=lambda m, z: z[:, :0]), r"shape \(26, 0\)"),
     "another shape of points": (lambda seed: nn.Linear(3, 2), "cannot be multiplied"),
     "two outputs for a point": (lambda seed: TWO_OUTPUTS, "several labels for a point"),
 }  # fmt: skip
