@@ -32,7 +32,7 @@ def counting_nd(scale):
     against, count = "ndimage per class and grid", _ndimage_per_class
     for dim, share in SHARE.items():
         lattice = make_lattice(dim)
-        grids = label_grids(lattice.grid_shape, max(2, round(share * scale.grids)))
+        grids = label_grids((lattice.resolution,) * dim, max(2, round(share * scale.grids)))
         shape = f"{lattice.resolution}^{dim}"
         name = f"count {len(grids)} grids of {shape}"
         yield _compare(name, grids, against, count, at_least(0.5), scale.repeats)

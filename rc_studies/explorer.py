@@ -29,7 +29,7 @@ def explorer_html(
 ) -> str:
     """The explorer as an HTML element that contains its data.
 
-    grids: {run: {epoch: LabelGrid}} of the `triangles`, indices (B, 3) of training images; every
+    grids: {run: {epoch: grid}} of the `triangles`, indices (B, 3) of training images; every
     run has the same epochs and lattice. counts: {run: (B, epochs)}, the number shown beside each
     picture. notes: {run: {epoch: text}}, a sentence below each picture.
     """
@@ -37,7 +37,7 @@ def explorer_html(
     labels = data.y_train.cpu().numpy()[triangles]
     by_epoch, colours = next(iter(grids.values())), class_colours(np.arange(data.num_classes))
     shown = {
-        "resolution": next(iter(by_epoch.values())).lattice.resolution,
+        "resolution": next(iter(by_epoch.values())).shape[1],
         "epochs": list(by_epoch),
         "classes": [{"name": str(n), "colour": colours[k]} for k, n in enumerate(data.class_names)],
         "triangles": [
@@ -55,7 +55,7 @@ def explorer_html(
 
 
 def _run_data(run, by_epoch, counts, notes):
-    flat = [grid.labels[(slice(None), *grid.lattice.indices.T)] for grid in by_epoch.values()]
+    flat = [grid[:, grid[0] >= 0] for grid in by_epoch.values()]
     labels = np.stack(flat, axis=1)  # (B, epochs, points of the lattice)
     require(labels.max() < 256, f"labels reach {labels.max()}; the explorer has a byte per label")
     return {

@@ -156,15 +156,13 @@ def draw(model, points, path, seed, resolution, batch_size):
     fig = plt.figure(figsize=(8, 7.5))
     above, below = fig.subfigures(2, 1, height_ratios=[4, 3])
     segments = sample_vertices(points, dim=1, num_samples=8, seed=seed).numpy()
-    strips = label_grid(model, segments, resolution=resolution, batch_size=batch_size).labels
+    strips = label_grid(model, segments, resolution=resolution, batch_size=batch_size)
     plotting.segment_strip(strips, ax=above.subplots())
     if len(points) > 2:
         triangles = sample_vertices(points, dim=2, num_samples=2, seed=seed).numpy()
-        grid = label_grid(model, triangles, batch_size=batch_size)
-        inside, places = tuple(grid.lattice.indices.T), grid.lattice.coordinates
-        axes = below.subplots(1, 2)
-        for labels, ax in zip(grid.labels, axes, strict=True):
-            plotting.decision_regions(labels[inside], places, ax)
+        grids = label_grid(model, triangles, batch_size=batch_size)
+        for labels, ax in zip(grids, below.subplots(1, 2), strict=True):
+            plotting.decision_regions(labels, ax)
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path)
     plt.close(fig)

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.integrate import cumulative_trapezoid, trapezoid
+from scipy.sparse.linalg import LinearOperator, eigsh
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
@@ -163,8 +164,6 @@ def sharpness(network, x, y, tolerance=0.05):
     but one a quarter below it. All images share one graph: use a few hundred. 0 where the start
     meets no curvature, as on images that a network has separated for good.
     """
-    from scipy.sparse.linalg import LinearOperator, eigsh
-
     parameters = [p for p in network.parameters() if p.requires_grad]
     require(parameters, "no parameter of the network is trained: requires_grad is False for all")
     # Of the kernels of attention, the others cannot be differentiated twice.

@@ -220,9 +220,8 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def class_colours(labels: np.ndarray) -> dict[int, str]:
-    """Colour of each class among `labels`; -1, which stands for outside, is white."""
-    present = [int(label) for label in np.unique(labels) if label >= 0]
-    colours = {-1: "white"}
+    """Colour of each class among `labels`."""
+    present, colours = np.unique(labels).tolist(), {}
     for place, label in enumerate(present):
         colours[label] = CLASS_COLOURS[label % len(CLASS_COLOURS)]
         if present[-1] >= len(CLASS_COLOURS):
@@ -233,18 +232,14 @@ def class_colours(labels: np.ndarray) -> dict[int, str]:
 
 
 def decision_regions(
-    labels: np.ndarray, coordinates: np.ndarray, ax: Axes, class_names: Sequence[str] | None = None
+    labels: np.ndarray, ax: Axes, class_names: Sequence[str] | None = None
 ) -> Axes:
-    """Picture of the labels on the lattice of a triangle, one hexagon per lattice point (v1 Fig 6).
-
-    labels: (P,) classes, -1 outside. coordinates: (P, 3) barycentric, else a ValueError.
-    """
-    shapes = f"labels have shape {np.shape(labels)} and coordinates {np.shape(coordinates)}"
-    require(np.shape(coordinates) == (len(labels), 3), f"{shapes}; expected (P,) and (P, 3)")
-    steps = np.diff(np.unique(np.round(coordinates[:, 1], 9)))
-    corners = [[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]
-    hexagon = np.array(corners) / 3 * (steps.min() if len(steps) else 1.0)
-    return interpolated_regions(coordinates[:, None, :] + hexagon, labels, ax, class_names)
+    """Picture of the labels (R, R) of a triangle on a grid, -1 outside, by hexagons (v1 Fig 6)."""
+    inside, steps = np.argwhere(labels >= 0), len(labels) - 1
+    places = np.column_stack([steps - inside.sum(1), inside])  # barycentric, times `steps`
+    hexagon = [[2, -1, -1], [1, 1, -2], [-1, 2, -1], [-2, 1, 1], [-1, -1, 2], [1, -2, 1]]
+    polygons = (places[:, None, :] + np.array(hexagon) / 3) / steps
+    return interpolated_regions(polygons, labels[labels >= 0], ax, class_names)
 
 
 def interpolated_regions(
@@ -281,12 +276,8 @@ def interpolated_regions(
 
 
 def _class_legend(ax, colours, class_names, left):
-    patches = []
-    for label, colour in colours.items():
-        if label >= 0:
-            known = class_names is not None and label < len(class_names)
-            name = class_names[label] if known else f"class {label}"
-            patches.append(Patch(color=colour, label=name))
+    names = dict(enumerate([] if class_names is None else class_names))
+    patches = [Patch(color=c, label=names.get(k, f"class {k}")) for k, c in colours.items()]
     ax.legend(handles=patches, loc="center left", bbox_to_anchor=(left, 0.5), title="predicted")
 
 

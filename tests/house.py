@@ -112,7 +112,7 @@ def sizes():
     lines = sum(len(code_of(path).splitlines()) for path in notebooks)
     hidden = sum(len(code_of(path, "hide-input").splitlines()) for path in notebooks)
     return {
-        "lines of rc_utils": (lines_of("rc_utils"), 6880, 5000),
+        "lines of rc_utils": (lines_of("rc_utils"), 6850, 5000),
         "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 36, 40),
         "lines of rc_theory": (lines_of("rc_theory"), 2720, 2600),
         "lines of rc_studies": (lines_of("rc_studies"), 1200, 1200),

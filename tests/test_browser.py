@@ -21,7 +21,7 @@ from test_pages_explorer import counts_of as counts_by_run
 from test_pages_explorer import random_grids
 
 from rc_studies import explorer
-from rc_utils.counting import count_components
+from rc_utils.counting import count_components, make_lattice
 from rc_utils.plotting import CLASS_COLOURS
 
 pytestmark = pytest.mark.slow
@@ -230,7 +230,7 @@ def counts_shown(tab):
 
 
 def counts_of(grids, triangle, epoch):
-    return [int(count_components(run[epoch].labels, "simplex")[triangle]) for run in grids.values()]
+    return [int(count_components(run[epoch], "simplex")[triangle]) for run in grids.values()]
 
 
 def test_the_explorer_shows_our_counts_and_follows_the_keys(show_alone, made_explorer, tmp_path):
@@ -270,10 +270,10 @@ def test_the_explorer_paints_labels_where_they_belong(show_alone, made_explorer,
     }""")
     tab.screenshot(path=tmp_path / "x.png")
     pixels = np.asarray(Image.open(tmp_path / "x.png").convert("RGB")).astype(int)
-    coordinates = grid.lattice.coordinates
+    coordinates = make_lattice(2, grid.shape[1]).coordinates
     inside = coordinates.min(1) > 0  # the outline covers the points on the edges
     columns, rows = (coordinates @ np.asarray(corners))[inside].T.round().astype(int)
-    labels = grid.labels[0][tuple(grid.lattice.indices.T)][inside]
+    labels = grid[0][grid[0] >= 0][inside]
     colours = np.array([[int(CLASS_COLOURS[k][i : i + 2], 16) for i in (1, 3, 5)] for k in labels])
     right = np.abs(pixels[rows, columns] - colours).max(1) <= 2
     assert len(set(labels)) > 2

@@ -326,7 +326,7 @@ def test_a_data_frame_keeps_its_names_for_an_estimator_that_knows_them(rng):
     assert expected.mean > 1
     for called in (model, model.predict_proba, model.decision_function):
         assert region_count(called, frame, num_samples=30).mean > 1
-        assert label_grid(called, sample_vertices(frame)).labels.max() == 1
+        assert label_grid(called, sample_vertices(frame)).max() == 1
         with pytest.raises(ValueError, match="feature names should match"):
             region_count(called, frame[list("dcba")], num_samples=30)
 

@@ -44,7 +44,7 @@ def test_counts_agree_with_another_search(dim, adjacency, classes, box, dtype, s
     """On lattices along their edges, and on grids with and without cells outside."""
     resolution = {1: 25, 2: 8, 3: 5, 4: 4, 5: 3}[dim]
     lattice = make_lattice(dim, resolution, adjacency=adjacency)
-    labels = np.random.default_rng(seed).integers(-1, classes, size=(3, lattice.num_points))
+    labels = np.random.default_rng(seed).integers(-1, classes, size=(3, len(lattice.coordinates)))
     grids = lattice.to_grid(labels)
     expected = [count_by_search(grid, adjacency) for grid in grids]
     assert count_along_edges(labels, lattice.edges).tolist() == expected

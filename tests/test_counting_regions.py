@@ -11,7 +11,14 @@ import torch
 from test_counting_lattice import count_by_search
 from torch import nn
 
-from rc_utils.counting import AUTHORS, count_components, label_grid, region_count, sample_vertices
+from rc_utils.counting import (
+    AUTHORS,
+    count_components,
+    label_grid,
+    make_lattice,
+    region_count,
+    sample_vertices,
+)
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -139,18 +146,17 @@ def test_batches_of_a_wide_network_are_small_enough_for_the_cache(rng):
         assert max(sizes) <= most < 1.5 * max(sizes)
 
 
-def test_label_grid_is_what_is_counted_and_its_coordinates_belong_to_its_labels(rng):
+def test_label_grid_is_what_is_counted_and_is_in_the_order_of_the_lattice(rng):
     points = rng.standard_normal((30, 2))
     vertices = sample_vertices(points, dim=2, num_samples=4).numpy()
     model = lambda x: (np.sin(4 * x[:, 1]) > 0.3).astype(int)  # noqa: E731
     grid = label_grid(model, vertices)
     found = region_count(model, points, dim=2, num_samples=4, adjacency="face")
-    assert found.counts.tolist() == count_components(grid.labels).tolist()
+    assert found.counts.tolist() == count_components(grid).tolist()
     assert found.counts.max() > 2
     assert region_count(model, points, dim=2, num_samples=4).settings["adjacency"] == "simplex"
-    at = (slice(None), *grid.lattice.indices.T)
-    places = grid.lattice.coordinates @ vertices
-    assert (grid.labels[at] == [model(x) for x in places]).mean() > 0.99
+    places = make_lattice(2).coordinates @ vertices
+    assert (grid[:, grid[0] >= 0] == [model(x) for x in places]).mean() > 0.99
 
 
 @pytest.mark.parametrize("strategy", ["grid", "adaptive"])

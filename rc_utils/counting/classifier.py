@@ -418,7 +418,7 @@ def read_labels(classifier, batch_of, total):
 
 def label_lattice(classifier, corners, lattice):
     """Labels (B, P), or their ranks where some are below 0, at lattice points, a NumPy array."""
-    size, weights = lattice.num_points, torch.tensor(lattice.coordinates).to(corners)
+    size, weights = len(lattice.coordinates), torch.tensor(lattice.coordinates).to(corners)
 
     def batch_of(start, stop):
         flat = torch.arange(start, stop, device=corners.device)

@@ -27,8 +27,8 @@ class Lattice:
     Attributes:
         dim, resolution, adjacency: as in `make_lattice`.
         coordinates: (P, d + 1) float64, rows sum to 1. A point is coordinates @ vertices.
-        indices: (P, d) int64, position in a right-angled grid, in lexicographic order.
-        grid_shape: the shape of that grid; a simplex fills one corner of it.
+        indices: (P, d) int64, position in a right-angled grid, of which a simplex fills one corner,
+            in lexicographic order.
         edges: (E, 2) int32, each pair of neighbours once, the later point first.
     """
 
@@ -37,17 +37,11 @@ class Lattice:
     adjacency: str
     coordinates: np.ndarray
     indices: np.ndarray
-    grid_shape: tuple[int, ...]
     edges: np.ndarray
 
-    @property
-    def num_points(self):
-        """P, the number of points."""
-        return len(self.coordinates)
-
     def to_grid(self, labels):
-        """Labels (B, P) as an array `(B, *grid_shape)`, -1 where the grid has no point."""
-        grid = np.full((len(labels), *self.grid_shape), -1, dtype=labels.dtype)
+        """Labels (B, P) as an array `(B, *grid)`, -1 where the grid has no point."""
+        grid = np.full((len(labels), *[self.resolution] * self.dim), -1, dtype=labels.dtype)
         grid[(slice(None), *self.indices.T)] = labels
         return grid
 
@@ -88,9 +82,8 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
         coordinates = np.hstack([1 - alpha, alpha])
     else:
         coordinates = np.hstack([steps - indices.sum(1, keepdims=True), indices]) / steps
-    grid_shape = (resolution,) * dim
-    edges = neighbour_pairs(indices, grid_shape, adjacency)
-    return Lattice(dim, resolution, adjacency, coordinates, indices, grid_shape, edges)
+    edges = neighbour_pairs(indices, (resolution,) * dim, adjacency)
+    return Lattice(dim, resolution, adjacency, coordinates, indices, edges)
 
 
 def neighbour_pairs(indices, grid_shape, adjacency):

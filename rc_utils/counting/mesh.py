@@ -37,7 +37,7 @@ class Mesh:
     """
 
     def __init__(self, classifier, corners, lattice, halvings=0):
-        number, size, dim = len(corners), lattice.num_points, lattice.dim
+        number, size, dim = len(corners), len(lattice.coordinates), lattice.dim
         self.scores_at = functools.partial(scores_at, classifier, corners)
         self.scale = (lattice.resolution - 1) * 2**halvings
         self.points = np.tile(lattice.indices * 2**halvings, (number, 1))
@@ -111,7 +111,7 @@ def count_on_meshes(classifier, corners, lattice, halvings=0):
         mesh = Mesh(classifier, part, lattice, halvings)
         mesh.refine(halvings * lattice.dim)
         counts.append(count_pieces(mesh.scores, mesh.elements, mesh.owner, len(part)))
-        scores = lattice.num_points * mesh.scores.shape[1]
+        scores = len(lattice.coordinates) * mesh.scores.shape[1]
         block = max(1, BLOCK // max(scores, lattice_elements(lattice).size))
     return np.concatenate(counts)
 
@@ -362,15 +362,11 @@ def triangle_regions(model, vertices, resolution=None, strategy="adaptive"):
     polygons, labels, places = [], [], mesh.places
     for element in mesh.elements:
         scores = mesh.scores[element]
-        possible = np.unique(scores.argmax(1))
-        if len(possible) > 1:
-            # A label that another one exceeds at all corners is nowhere the highest. Of labels with
-            # the same scores, the first wins.
-            exceeded = (scores[:, possible, None] > scores[:, None]).all(0).any(0)
-            possible = np.flatnonzero(~exceeded)
-            _, first = np.unique(scores[:, possible], axis=1, return_index=True)
-            possible = possible[np.sort(first)]
-        for label in possible:
+        # A label that another one exceeds at all corners is nowhere the highest.
+        winners = np.unique(scores.argmax(1))
+        possible = ~(scores[:, winners, None] > scores[:, None]).all(0).any(0)
+        _leave_out_twins(possible[None], scores[None])
+        for label in np.flatnonzero(possible):
             polygon = part_won(scores[:, [label]] - scores[:, possible])
             if len(polygon) > 2:
                 polygons.append(polygon @ places[element])

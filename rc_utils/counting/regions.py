@@ -15,7 +15,7 @@ from rc_utils.counting.classifier import (
     probed_inside,
     require_sign,
 )
-from rc_utils.counting.lattice import Lattice, count_along_edges, make_lattice
+from rc_utils.counting.lattice import count_along_edges, make_lattice
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
 from rc_utils.counting.sampling import Draw
 from rc_utils.counting.segments import begins, sample_adaptively
@@ -144,7 +144,7 @@ def region_count(
     require(fits, f"{fault}, got {lattice.adjacency!r}; give one of them up")
     draw = Draw(points, dim, num_samples, sampling, seed, direction_length)
     classifier = as_classifier(model, draw.points, getattr(points, "columns", None))
-    total = draw.num_samples * lattice.num_points
+    total = draw.num_samples * len(lattice.coordinates)
     if strategy == "adaptive":  # a seventh of a grid on segments, two or three of them beyond
         total = round(total / 7 if dim == 1 else total * 2.5)
     found, evaluations = [], []
@@ -154,7 +154,7 @@ def region_count(
             evaluations.append(number)
             bar.update(number)
 
-        for corners in draw.blocks(classifier.device, classifier.dtype, lattice.num_points):
+        for corners in draw.blocks(classifier.device, classifier.dtype, len(lattice.coordinates)):
             far = corners.abs().max() * float(np.abs(lattice.coordinates).max())
             fault = f"points beyond {corners.dtype}: alpha_range or direction_length is too large"
             require(far.isfinite(), fault)
@@ -190,27 +190,14 @@ def _count_simplices(classifier, corners, lattice, strategy, coarse):
     return count_along_edges(labels, lattice.edges)
 
 
-@dataclass(frozen=True, eq=False)
-class LabelGrid:
-    """The labels themselves, for pictures of a segment or a triangle.
+def label_grid(model, vertices, *, resolution=None, batch_size=None):
+    """The labels that `region_count` counts on a grid: integers `(B, *grid)`, for pictures.
 
-    Attributes:
-        labels: `(B, *grid)` integers, -1 where the grid has no point of the domain.
-        lattice: the points; `labels[b][tuple(lattice.indices.T)]` are their labels, in its order.
-    """
-
-    labels: np.ndarray
-    lattice: Lattice
-
-
-def label_grid(model, vertices, *, resolution=None, adjacency=None, batch_size=None):
-    """LabelGrid of given simplices: the labels that `region_count` counts on a grid.
-
+    -1 where the grid has no point of a simplex; the others are in the order of `make_lattice`.
     `vertices` are `(B, d + 1, *shape)`, as `sample_vertices` returns them; the others are as in
     `region_count`. Labels are replaced by their ranks if one is negative; those of a scikit-learn
     classifier are positions in its `classes_`. Raises ValueError as `region_count`.
     """
     classifier, corners = classifier_inside(model, vertices, batch_size)
-    lattice = make_lattice(corners.shape[1] - 1, resolution, adjacency=adjacency)
-    labels = label_lattice(classifier, corners, lattice)
-    return LabelGrid(lattice.to_grid(labels), lattice)
+    lattice = make_lattice(corners.shape[1] - 1, resolution)
+    return lattice.to_grid(label_lattice(classifier, corners, lattice))
