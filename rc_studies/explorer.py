@@ -29,9 +29,9 @@ def explorer_html(
 ) -> str:
     """The explorer as an HTML element that contains its data.
 
-    grids: {run: {epoch: grid}} of the `triangles`, indices (B, 3) of training images; every
-    run has the same epochs and lattice. counts: {run: (B, epochs)}, the number shown beside each
-    picture. notes: {run: {epoch: text}}, a sentence below each picture.
+    grids: {run: {epoch: labels (B, R, R)}}, by `label_grid`, of the `triangles`, indices (B, 3) of
+    training images; every run has the same epochs and R. counts: {run: (B, epochs)}, the number
+    shown beside each picture. notes: {run: {epoch: text}}, a sentence below each picture.
     """
     pictures = data.x_train.raw.cpu().numpy()[triangles].transpose(0, 1, 3, 4, 2)
     labels = data.y_train.cpu().numpy()[triangles]

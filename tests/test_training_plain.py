@@ -154,6 +154,7 @@ class Attention(torch.nn.Linear):
 
 
 def test_attention_is_differentiated_twice_by_the_penalty_and_the_sharpness(tiny_data):
+    torch.manual_seed(0)
     network = Attention(8, 10)
     config = dataclasses.replace(CONFIG, gradient_penalty=0.2)
     assert train(network, tiny_data, config).status == "ok"
