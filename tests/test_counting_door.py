@@ -233,24 +233,6 @@ def test_one_logit_is_a_score_where_it_has_both_signs():
     assert predict_labels(lambda x: 2.5 + logit(x), points[:2] * 0).tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("strategy", ["grid", "adaptive"])
-@pytest.mark.parametrize("dim", [1, 2])
-def test_a_class_that_is_switched_off_on_a_part_of_the_points_changes_nothing_else(dim, strategy):
-    """Class 1 would win nowhere else; where it is off its score is -inf, elsewhere far below."""
-    points = np.random.default_rng(1).normal(size=(20, 2))
-
-    def scores(x, off):
-        z = np.stack([np.sin(3 * x[:, 0]), np.full(len(x), -5.0), np.cos(2 * x[:, 1])], axis=1)
-        z[:, 1][x[:, 0] > 0.2] = off
-        return z
-
-    options = {"dim": dim, "num_samples": 3, "strategy": strategy, "resolution": 20}
-    expected = region_count(lambda x: scores(x, -5), points, **options)
-    found = region_count(lambda x: scores(x, -np.inf), points, **options)
-    assert found.counts.tolist() == expected.counts.tolist()
-    assert found.mean > 1
-
-
 @pytest.mark.parametrize("off", [lambda z: -np.inf, lambda z: z - 1e9])
 def test_a_class_that_is_switched_off_asks_for_no_refinement(off):
     """At -1e9 its scores are multiples of 64."""
@@ -388,14 +370,6 @@ def test_a_class_that_is_switched_off_wins_nowhere_however_far_the_others_fall()
         found = region_count(scores, points, **options).counts
         two = region_count(lambda x: scores(x)[:, :2], points, **options).counts
         assert found.tolist() == two.tolist()
-
-
-def test_scores_that_are_not_finite_are_counted_in_the_error():
-    def scores(x):
-        return np.stack([x[:, 0], np.where(x[:, 0] > 0.95, np.nan, 0)], axis=1)
-
-    with pytest.raises(ValueError, match="30 of 600 points"):
-        region_count(scores, SEGMENT, num_samples=3)
 
 
 def test_scores_of_few_levels_or_of_points_of_few_digits_are_not_rounded(rng):

@@ -112,8 +112,11 @@ ERRORS = [None, MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), CUD
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_running_out_of_memory_halves_the_chunk(error):
-    """Above `limit` points, of an error or, where there is none, of an allocation."""
-    points = np.random.default_rng(0).standard_normal((20, 1))
+    """Above `limit` points, of an error or, where there is none, of an allocation.
+
+    The model writes into the same memory every time.
+    """
+    points, memory = np.random.default_rng(0).standard_normal((20, 1)), np.empty((600, 2))
 
     def counts(limit, **options):
         def cramped(x):
@@ -121,7 +124,7 @@ def test_running_out_of_memory_halves_the_chunk(error):
             if len(x) > limit:
                 torch.empty(2**60 if error is None else 0)
                 raise error
-            return np.concatenate([x, 0.3 - x], axis=1)
+            return np.concatenate([np.sin(9 * x), 0 * x + 0.2], axis=1, out=memory[: len(x)])
 
         sizes = []
         count = region_count(cramped, points, num_samples=10, resolution=50, **options)
@@ -130,6 +133,8 @@ def test_running_out_of_memory_halves_the_chunk(error):
     found, sizes = counts(40, batch_size=200)
     assert found == counts(10**9)[0]
     assert sizes == [167, 72] + [36] * 14  # of which the last is filled up
+    curved = counts(40, batch_size=200, strategy="adaptive")[0]
+    assert curved == counts(10**9, strategy="adaptive")[0]
     with pytest.raises(RuntimeError if error is None else type(error)):
         counts(0)
 

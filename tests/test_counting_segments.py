@@ -70,36 +70,3 @@ def test_longer_and_shorter_ranges_are_looked_at_as_closely(frequency, alpha_ran
     assert adaptive.counts.tolist() == fine.counts.tolist()
     assert fine.mean >= 10
     assert adaptive.num_evaluations >= 2 * max(1, abs(np.diff(alpha_range)[0])) * COARSE_INTERVALS
-
-
-@pytest.mark.parametrize("resolution", [200, 1000])
-def test_rounding_where_two_scores_part_slowly_makes_no_regions(resolution):
-    """As float32's in a network: there are two regions."""
-
-    def scores(x):
-        u = x - 0.5137
-        noise = 2e-6 * np.sin(1e6 * x) * np.cos(3.3e6 * x)
-        return np.hstack([8 + 0 * u, 8 + 4 * u * abs(u) + noise]).astype(np.float32)
-
-    options = {"num_samples": 2, "resolution": resolution, "strategy": "adaptive"}
-    found = region_count(scores, SEGMENT.astype(np.float32), **options)
-    assert found.counts.tolist() == [2, 2]
-    assert found.num_evaluations < 100
-
-
-def test_scores_are_copied_at_once_and_dropped_with_a_chunk_that_fails():
-    """A model that writes into the same memory every time, and runs out of it once."""
-    memory, fails = np.empty((100, 2)), iter([True])
-
-    def model(x):
-        if len(x) == 50 and next(fails, False):
-            raise MemoryError
-        memory[: len(x), 0], memory[: len(x), 1] = np.sin(20 * x[:, 0]), 0.2
-        return memory[: len(x)]
-
-    options = {"num_samples": 2, "strategy": "adaptive"}
-    whole = region_count(lambda x: model(x).copy(), SEGMENT, **options)
-    parts = region_count(model, SEGMENT, batch_size=100, **options)
-    assert next(fails, None) is None
-    assert parts.counts.tolist() == whole.counts.tolist()
-    assert parts.num_evaluations == whole.num_evaluations

@@ -179,11 +179,6 @@ def test_points_on_a_line_need_no_factor_n(n, distance):
     assert (table["allowed"] > table["line_allowed"]).all() == (n == 30)
 
 
-def test_a_family_that_does_not_exist_is_refused_by_name():
-    with pytest.raises(ValueError, match="unknown family 'lines'"):
-        bounds.growth_with_n("lines", (4,))
-
-
 def test_no_weights_pass_the_cap_of_the_sharpness():
     x = points(50, 12, 3)
     found = nets.sharpness(nets.random_networks(50, 7, 3), x)
