@@ -44,12 +44,12 @@ def counts_of(grids):
 
 def test_the_two_runs_differ_in_lr_alone_and_did_not_diverge(monkeypatch):
     small, large = sweep_run.lr_pair("shapes-quick")
-    assert (small.spec.train.lr, large.spec.train.lr) == (0.01, 0.02)
+    assert (small.spec.train.lr, large.spec.train.lr) == (0.02, 0.05)
     assert small.spec.network == large.spec.network
-    assert small.spec.train == dataclasses.replace(large.spec.train, lr=0.01)
+    assert small.spec.train == dataclasses.replace(large.spec.train, lr=0.02)
     found = {large.spec.run_id: ({"status": "diverged"}, "live")}
     monkeypatch.setattr(sweep_run.records, "find_records", lambda _: found)
-    assert sweep_run.lr_pair("shapes-quick")[1].spec.train.lr < 0.02
+    assert sweep_run.lr_pair("shapes-quick")[1].spec.train.lr < 0.05
 
 
 def test_pictures_classes_labels_and_counts_are_those_of_the_grids(tiny_data):
