@@ -12,8 +12,8 @@ from torch import Tensor
 
 from rc_utils.validation import check_count
 
-# Numbers in each array of `segment_counts`, at most.
-_CHUNK = 1 << 22
+# Outputs of neurons that are looked at together: what fits in a processor's cache.
+CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ def segment_counts(networks: Networks, x_a: Tensor, x_b: Tensor) -> Tensor:
     by a_j |v - u|. f is summed up from bend to bend. Values below the rounding of that sum, 4 p eps
     sum_j (|u_j| + |v_j|), are taken for 0.
     """
-    rows = max(1, _CHUNK // max(1, x_a.shape[1] * networks.signs.shape[1]))
+    rows = max(1, CHUNK // max(1, x_a.shape[1] * networks.signs.shape[1]))
     parts = zip(*(t.split(rows) for t in (networks.weights, networks.signs, x_a, x_b)), strict=True)
     return torch.cat([_segment_counts(*part) for part in parts])
 

@@ -7,7 +7,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from rc_theory.two_layer.networks import Networks, active_neurons, quadratic_loss, sharpness
+from rc_theory.two_layer.networks import CHUNK, Networks, active_neurons, quadratic_loss, sharpness
 from rc_utils.validation import check_count, check_name, require
 
 DATASETS = ("sphere", "digits", "line")
@@ -99,10 +99,10 @@ def train(
 
 def _loss_and_gradient(weights, signs, x, y):
     """L of each network, (M,), and N dL/dW, (M, p, d)."""
-    before = x @ weights.mT
-    residual = (torch.relu(before) @ signs.unsqueeze(2)).squeeze(2) - y
-    slope = (before > 0) * residual.unsqueeze(2) * signs.unsqueeze(1)
-    return residual.square().mean(1) / 2, slope.transpose(1, 2) @ x
+    active = torch.relu_(x @ weights.mT)
+    residual = (active @ signs.unsqueeze(2)).squeeze(2) - y
+    slope = (active > 0) * residual.unsqueeze(2)
+    return residual.square().mean(1) / 2, signs.unsqueeze(2) * (slope.mT @ x)
 
 
 def over_rates(
@@ -131,17 +131,17 @@ def train_to_loss(
     weights, inverse = networks.weights.clone(), 1 / x.shape[1]
     reached = torch.zeros(len(lr), dtype=torch.bool, device=x.device)
     limit = DIVERGED * quadratic_loss(networks, x, y)
-    going = torch.arange(len(lr), device=x.device)
-    for start in range(0, steps + 1, _DROP_EVERY):
-        w, points, targets, signs = weights[going], x[going], y[going], networks.signs[going]
-        moving = torch.ones(len(going), dtype=torch.bool, device=x.device)
-        for step in range(start, min(start + _DROP_EVERY, steps + 1)):
-            loss, gradient = _loss_and_gradient(w, signs, points, targets)
-            reached[going] |= moving & (loss <= level)
-            moving &= (loss > level) & (loss <= limit[going]) & (step < steps)
-            w -= (moving * lr[going] * inverse)[:, None, None] * gradient
-        weights[going] = w
-        going = going[moving]
-        if not len(going):
-            break
+    size = max(1, CHUNK // (x.shape[1] * weights.shape[1]))
+    for going in torch.arange(len(lr), device=x.device).split(size):
+        start = 0
+        while len(going):
+            w, points, targets, signs = weights[going], x[going], y[going], networks.signs[going]
+            moving = torch.ones(len(going), dtype=torch.bool, device=x.device)
+            for step in range(start, min(start + _DROP_EVERY, steps + 1)):
+                loss, gradient = _loss_and_gradient(w, signs, points, targets)
+                reached[going] |= moving & (loss <= level)
+                moving &= (loss > level) & (loss <= limit[going]) & (step < steps)
+                w -= (moving * lr[going] * inverse)[:, None, None] * gradient
+            weights[going] = w
+            going, start = going[moving], start + _DROP_EVERY
     return Networks(weights, networks.signs), reached
