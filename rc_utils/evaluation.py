@@ -31,6 +31,9 @@ def evaluation_mode(module):
     """Evaluation mode inside the block, then each part's own."""
     # Frozen TorchScript has no mode of its own.
     modes = [(part, getattr(part, "training", False)) for part in module.modules()]
+    if not any(mode for _, mode in modes):  # as inside another such block
+        yield
+        return
     try:
         module.eval()
     except NotImplementedError:  # of an exported program, which has no modes, or with one as a part

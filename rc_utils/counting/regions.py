@@ -19,6 +19,7 @@ from rc_utils.counting.lattice import count_along_edges, make_lattice
 from rc_utils.counting.mesh import HALVINGS, STRATEGIES, count_on_meshes
 from rc_utils.counting.sampling import Draw
 from rc_utils.counting.segments import begins, sample_adaptively
+from rc_utils.evaluation import undisturbed
 from rc_utils.validation import check_count, check_name, require
 
 AUTHORS: dict[int | str, dict[str, Any]] = {
@@ -148,7 +149,9 @@ def region_count(
     if strategy == "adaptive":  # a seventh of a grid on segments, two or three of them beyond
         total = round(total / 7 if dim == 1 else total * 2.5)
     found, evaluations = [], []
-    with tqdm(total=total, desc="region count", unit="point", disable=not progress) as bar:
+    # Once for all batches, since changing the modes of many parts takes time.
+    outer = undisturbed(classifier.module, classifier.device)
+    with tqdm(total=total, desc="region count", unit="point", disable=not progress) as bar, outer:
 
         def tick(number):
             evaluations.append(number)
