@@ -5,6 +5,7 @@ import functools
 import itertools
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csr_array
 
 from rc_utils.counting.classifier import classifier_inside, rounding_of, scores_at
@@ -52,8 +53,7 @@ class Mesh:
 
     @property
     def places(self):
-        rest = self.scale - self.points.sum(1, keepdims=True)
-        return np.hstack([rest, self.points]) / self.scale
+        return np.column_stack([self.scale - sum(self.points.T), self.points]) / self.scale
 
     def refine(self, depth):
         """Cut elements in doubt until none is, or all that are have been cut `depth` times."""
@@ -69,12 +69,12 @@ class Mesh:
             ends.append(self._bisect(chosen, known).ravel())
             is_end = np.zeros(len(self.points), dtype=bool)  # of an edge that is cut
             is_end[np.concatenate(ends)] = True
-            near = np.flatnonzero(is_end[self.elements.T].sum(0, dtype=np.int8) > 1)
+            near = np.flatnonzero(corners_in(is_end, self.elements) > 1)
             pairs = itertools.combinations(self.keys[self.elements[near]].T, 2)
             sums = [one + other for one, other in pairs]
             chosen = np.zeros(len(self.elements), dtype=bool)
             # A new point on an edge has half the sum of the keys of its ends.
-            chosen[near] = np.isin(sums, 2 * self.keys[known:]).any(0)
+            chosen[near] = among(np.stack(sums), 2 * self.keys[known:]).any(0)
         if new.any():
             found = self.scores_at(self.owner[known:], self.places[known:])
             self.scores = np.concatenate([self.scores, found])
@@ -87,10 +87,10 @@ class Mesh:
         places = np.arange(old.shape[1])
         last = (places[-1] - depth % places[-1])[:, None]
         ends = np.hstack([old[:, :1], np.take_along_axis(old, last, axis=1)])
-        wanted = self.keys[ends].sum(1)
-        missing = np.flatnonzero(~np.isin(wanted, 2 * self.keys[known:]))
+        wanted = sum(self.keys[ends.T])
+        missing = np.flatnonzero(~among(wanted, 2 * self.keys[known:]))
         missing = missing[np.unique(wanted[missing], return_index=True)[1]]
-        self.points = np.concatenate([self.points, self.points[ends[missing]].sum(1) // 2])
+        self.points = np.concatenate([self.points, sum(self.points[ends[missing].T]) // 2])
         self.owner = np.append(self.owner, self.owner[ends[missing, 0]])
         self.keys = np.append(self.keys, wanted[missing] // 2)
         there = 2 * self.keys[known:]
@@ -98,7 +98,7 @@ class Mesh:
         middle = known + order[np.searchsorted(there, wanted, sorter=order)][:, None]
         first = np.where(places == last, middle, old)
         second = np.where(places < last, np.roll(old, -1, axis=1), first)
-        self.elements = np.concatenate([self.elements[~chosen], first, second])
+        self.elements = np.concatenate([self.elements.compress(~chosen, axis=0), first, second])
         self.depth = np.concatenate([self.depth[~chosen], depth + 1, depth + 1])
         return ends
 
@@ -137,17 +137,28 @@ def in_doubt(mesh, judged):
     # An element is judged by itself, and by those of its faces that lie in a side of the domain,
     # where a boundary between two labels may only just pass or miss the side.
     dim = mesh.points.shape[1]
-    walls = np.hstack([mesh.points == 0, mesh.points.sum(1, keepdims=True) == mesh.scale])
+    walls = np.column_stack([mesh.points == 0, sum(mesh.points.T) == mesh.scale])
     doubtful = doubtful_faces(mesh, mesh.elements, judged)
     for number in range(1, dim):
         for sides in itertools.combinations(walls.T, number):
-            on = np.all(sides, axis=0)[mesh.elements]
-            element = np.flatnonzero(on.sum(1) == dim + 1 - number)
-            faces = mesh.elements[element][on[element]].reshape(len(element), dim + 1 - number)
-            _, once = np.unique(mesh.keys[faces].sum(1), return_index=True)
+            on, size = np.all(sides, axis=0), dim + 1 - number
+            element = np.flatnonzero(corners_in(on, mesh.elements) == size)
+            corners = mesh.elements[element]
+            faces = corners[on[corners]].reshape(-1, size)
+            _, once = np.unique(sum(mesh.keys[faces.T]), return_index=True)
             faces, element = faces[once], element[once]
             doubtful[element[doubtful_faces(mesh, faces, judged[element])]] = True
     return doubtful
+
+
+def corners_in(mask, elements):
+    """(E,) how many corners of elements (E, n) are in a mask of points (V,)."""
+    return sum(mask.view(np.int8)[corner] for corner in elements.T)
+
+
+def among(values, others):
+    """Which of `values`, of any shape, are among others (n,): by hashes, faster than `np.isin`."""
+    return pd.Index(values.ravel()).isin(others).reshape(values.shape)
 
 
 def doubtful_faces(mesh, faces, judged):
@@ -205,12 +216,11 @@ def jumps_of(mesh, faces, judged):
     """
     size, is_corner = faces.shape[1], np.zeros(len(mesh.points), dtype=bool)
     is_corner[faces[judged]] = True
-    beside = np.flatnonzero(is_corner[faces.T].sum(0, dtype=np.int8) >= size - 1)
+    beside = np.flatnonzero(corners_in(is_corner, faces) >= size - 1)
     # Neighbours share a side: the key of the side across from each corner is found twice.
     keys = mesh.keys[faces[beside]]
-    across = keys.sum(1, keepdims=True) - keys
-    near = np.flatnonzero(np.isin(across, across[np.isin(beside, judged)]))
-    across = across.ravel()
+    across = (sum(keys.T)[:, None] - keys).ravel()
+    near = np.flatnonzero(among(across, across[np.repeat(among(beside, judged), size)]))
     near = near[np.argsort(across[near], kind="stable")]
     shared = np.flatnonzero(across[near[1:]] == across[near[:-1]])
     (one, two), (corner, far) = np.divmod([near[shared], near[shared + 1]], size)

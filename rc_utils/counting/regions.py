@@ -149,9 +149,9 @@ def region_count(
     if strategy == "adaptive":  # a seventh of a grid on segments, two or three of them beyond
         total = round(total / 7 if dim == 1 else total * 2.5)
     found, evaluations = [], []
+    bar = tqdm(total=total, desc="region count", unit="point", disable=not progress)
     # Once for all batches, since changing the modes of many parts takes time.
-    outer = undisturbed(classifier.module, classifier.device)
-    with tqdm(total=total, desc="region count", unit="point", disable=not progress) as bar, outer:
+    with bar, undisturbed(classifier.module, classifier.device):
 
         def tick(number):
             evaluations.append(number)
