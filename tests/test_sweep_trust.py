@@ -238,21 +238,15 @@ def test_equal_counts_are_one_and_runs_on_two_datasets_are_named(campaign):
         assert len(records.load_runs(campaign)) == 2
 
 
-def test_of_a_live_and_a_frozen_record_the_complete_one_is_read(campaign):
+def test_of_a_live_and_a_frozen_record_the_complete_one_is_read_and_frozen(campaign):
+    """Or none, as after a measure was added, where another campaign made the run with less."""
     write_all(campaign)
-    records.freeze(campaign)
-    key, planned = next(iter(campaign.runs().items()))
+    path, _ = records.freeze(campaign)
+    whole, (key, planned) = path.read_bytes(), next(iter(campaign.runs().items()))
     changes = (({"evolution": []}, "reference"), ({"measures": {}}, "reference"), ({}, "live"))
     for change, origin in changes:
         records.write_record(made_up(planned) | change)
         assert records.find_records(campaign.runs())[key][1] == origin
-
-
-def test_freezing_puts_no_incomplete_record_in_the_place_of_another(campaign):
-    """As after a measure was added, where another campaign made the run here with less."""
-    write_all(campaign)
-    path, _ = records.freeze(campaign)
-    whole, planned = path.read_bytes(), next(iter(campaign.runs().values()))
     more = dataclasses.replace(campaign.experiments[0], measures=["margin", "sharpness"])
     edited = dataclasses.replace(campaign, experiments=[more])
     less = made_up(planned) | {"counts": [], "measures": {}}

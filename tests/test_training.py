@@ -58,8 +58,9 @@ def test_evaluate_matches_the_definition(tiny_data):
     images = tiny_data.x_test[:]
     twice = [evaluate(network, images, tiny_data.y_test) for _ in range(2)]
     assert twice[0] == twice[1]
-    with pytest.raises(ValueError, match="labels for 9 images: give one for each"):
-        evaluate(network, images[:9], tiny_data.y_test)
+    for number, labels in ((9, tiny_data.y_test), (0, tiny_data.y_test[:0])):
+        with pytest.raises(ValueError, match=f"labels for {number} images: give one for each"):
+            evaluate(network, images[:number], labels)
 
 
 def test_settings_may_be_numpys_numbers_and_a_single_leftover_image_is_skipped(tiny_data):

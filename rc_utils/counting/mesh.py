@@ -70,8 +70,7 @@ class Mesh:
             is_end = np.zeros(len(self.points), dtype=bool)  # of an edge that is cut
             is_end[np.concatenate(ends)] = True
             near = np.flatnonzero(corners_in(is_end, self.elements) > 1)
-            pairs = itertools.combinations(self.keys[self.elements[near]].T, 2)
-            sums = [one + other for one, other in pairs]
+            sums = [a + b for a, b in itertools.combinations(self.keys[self.elements[near]].T, 2)]
             chosen = np.zeros(len(self.elements), dtype=bool)
             # A new point on an edge has half the sum of the keys of its ends.
             chosen[near] = among(np.stack(sums), 2 * self.keys[known:]).any(0)

@@ -98,11 +98,11 @@ class Dataset:
 def slices_of(images, most, labels=None):
     """Slices over images (N, *shape): `most` at a time, fewer if one exceeds 3 x 32 x 32 numbers.
 
-    Raises ValueError for labels, if given, that are fewer or more than the images.
+    Raises ValueError for labels, if given, that are fewer or more than the images, or none.
     """
     if labels is not None:
         found = f"{len(labels)} labels for {len(images)} images"
-        require(len(labels) == len(images), f"{found}: give one for each")
+        require(0 < len(labels) == len(images), f"{found}: give one for each")
     size = min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
     return [slice(start, start + size) for start in range(0, len(images), size)]
 
