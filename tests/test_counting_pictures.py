@@ -50,3 +50,10 @@ def test_the_number_beside_a_picture_is_the_number_of_areas_in_it(strategy, reso
     if strategy == "adaptive":
         finest = region_count(field, triangle, dim=2, num_samples=1, resolution=301)
         assert [number] == finest.counts.tolist()
+
+
+def test_a_class_that_is_there_twice_is_drawn_once():
+    once = triangle_regions(field, PLANE[None], resolution=10)
+    twice = triangle_regions(lambda x: torch.hstack([field(x)] * 2), PLANE[None], resolution=10)
+    assert twice[1].tolist() == once[1].tolist()
+    assert all(map(np.array_equal, twice[0], once[0]))

@@ -81,7 +81,9 @@ def test_training_is_gradient_descent_of_each_network_alone():
 
 
 @pytest.mark.parametrize("steps", [0, 1, 49, 50, 60])
-def test_training_to_a_loss_stops_there_or_after_the_steps(steps):
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_training_to_a_loss_stops_there_or_after_the_steps(steps, together, monkeypatch):
+    monkeypatch.setattr("rc_theory.two_layer.training.CHUNK", together * 5 * 8)
     networks, (x, y) = nets.random_networks(3, 8, 3), training_sets("sphere", 3, 5, dim=3)
     lr = torch.tensor([0.05, 0.1, 0.2], dtype=torch.float64)
     path = train(networks, x, y, lr, steps=60, keep=10_000)  # keeps every step

@@ -152,6 +152,7 @@ def in_doubt(mesh, judged):
 
 def corners_in(mask, elements):
     """(E,) how many corners of elements (E, n) are in a mask of points (V,)."""
+    # Here and below: by columns, since a sum along rows of three takes eight times as long.
     return sum(mask.view(np.int8)[corner] for corner in elements.T)
 
 
