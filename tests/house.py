@@ -6,10 +6,9 @@ another.
 """
 
 import ast
-import functools
+import inspect
 import json
 import pathlib
-import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -29,86 +28,48 @@ def code_of(notebook, tag=None):
     return "\n".join("".join(cell["source"]) for cell in chosen)
 
 
-def modules_reached(code):
-    """Modules of the packages that code reaches, by a static call graph.
+def files_reached(code):
+    """Number of files whose functions and classes code names, and these name, and so on.
 
-    Its nodes are the functions, classes and constants of modules; each reaches those that it names.
+    The imports of the code are executed, and nothing else.
     """
-    tree, seen = ast.parse(code), set()
-    waiting = names_in(tree, imported_names(tree, ""))
+    tree, names, seen = ast.parse(code), {}, set()
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    exec(compile(ast.Module(imports, []), "imports", "exec"), names)
+    waiting = named_in(compile(tree, "code", "exec"), names)
     while waiting:
-        definition = definition_of(waiting.pop())
-        if definition is not None and definition not in seen:
-            seen.add(definition)
-            module, name = definition
-            nodes, imports = contents(module)
-            own = {other: f"{module}.{other}" for other in nodes}
-            waiting += names_in(nodes[name], imports | own)
-    return {module for module, _ in seen}
+        thing = inspect.unwrap(waiting.pop())
+        if thing in seen or not is_ours(thing):
+            continue
+        seen.add(thing)
+        if inspect.isclass(thing):
+            members = [getattr(m, "fget", getattr(m, "func", m)) for m in vars(thing).values()]
+            waiting += [*filter(inspect.isfunction, members), *thing.__bases__]
+        elif inspect.isfunction(thing):
+            waiting += named_in(thing.__code__, thing.__globals__)
+    return len({thing.__module__ for thing in seen})
 
 
-def names_in(tree, known):
-    """Absolute dotted names in a piece of code, whose first parts are known, {name: absolute}."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
-    names = map(ast.unparse, nodes)
-    dotted = [name.split(".") for name in names if re.fullmatch(r"[\w.]+", name)]
-    return [".".join([known[head], *rest]) for head, *rest in dotted if head in known]
+def named_in(code, names):
+    """Functions and classes that a code object names; names: its globals."""
+    found = [names[name] for name in code.co_names if name in names]
+    modules = [thing for thing in found if inspect.ismodule(thing) and is_ours(thing)]
+    found += [getattr(m, name) for m in modules for name in code.co_names if hasattr(m, name)]
+    for inner in filter(inspect.iscode, code.co_consts):
+        found += named_in(inner, names)
+    return [thing for thing in found if inspect.isclass(thing) or inspect.isroutine(thing)]
 
 
-def definition_of(name):
-    """(module, name) of what an absolute dotted name stands for; None outside of the packages."""
-    parts, module = name.split("."), ""
-    if parts[0] not in PACKAGES:
-        return None
-    while parts and file_of(inner := f"{module}.{parts[0]}".lstrip(".")).exists():
-        module = inner
-        parts = parts[1:]
-    nodes, imports = contents(module)
-    if not parts or parts[0] in nodes:
-        return (module, parts[0]) if parts else None
-    return definition_of(".".join([imports[parts[0]], *parts[1:]])) if parts[0] in imports else None
-
-
-@functools.cache
-def contents(module):
-    """Definitions of a module, {name: node}, and absolute names of its imports, {name: name}."""
-    file, nodes, imports = file_of(module), {}, {}
-    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    for path in (file, file.with_suffix(".pyi")):
-        tree = ast.parse(path.read_text("utf-8") if path.exists() else "")
-        imports |= imported_names(tree, package)
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                nodes[node.name] = node
-            elif isinstance(node, ast.Assign | ast.AnnAssign):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-                nodes |= dict.fromkeys(names, node)
-    return nodes, imports
-
-
-def file_of(module):
-    """File of a module or package, or the path where it would be."""
-    path = ROOT.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-def imported_names(tree, package):
-    """{name: absolute name} of the imports in a module of a package."""
-    found = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            origin = [package] if getattr(node, "level", 0) else []
-            origin += [node.module] if getattr(node, "module", None) else []
-            for alias in node.names:
-                found[alias.asname or alias.name] = ".".join([*origin, alias.name])
-    return found
+def is_ours(thing):
+    """Whether a module, class or function is of the packages."""
+    name = getattr(thing, "__module__", None) or getattr(thing, "__name__", "")
+    return str(name).split(".")[0] in PACKAGES
 
 
 def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
     notebooks = list((ROOT / "notebooks").glob("*.ipynb"))
-    reached = {path.stem: len(modules_reached(code_of(path))) for path in notebooks}
+    reached = {path.stem: files_reached(code_of(path)) for path in notebooks}
     lines = sum(len(code_of(path).splitlines()) for path in notebooks)
     hidden = sum(len(code_of(path, "hide-input").splitlines()) for path in notebooks)
     return {
