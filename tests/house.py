@@ -9,6 +9,7 @@ import ast
 import inspect
 import json
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -20,12 +21,18 @@ def lines_of(folder):
     return sum(len(file.read_text("utf-8").splitlines()) for file in (ROOT / folder).rglob("*.py"))
 
 
-def code_of(notebook, tag=None):
-    """The code of a notebook, or of its cells with a tag."""
+def text_of(notebook, kind="code", tag=None):
+    """The code of a notebook, or of its cells with a tag; its prose, of the kind "markdown"."""
     cells = json.loads(notebook.read_text("utf-8"))["cells"]
-    cells = [cell for cell in cells if cell["cell_type"] == "code"]
+    cells = [cell for cell in cells if cell["cell_type"] == kind]
     chosen = [cell for cell in cells if tag is None or tag in cell["metadata"].get("tags", [])]
     return "\n".join("".join(cell["source"]) for cell in chosen)
+
+
+def words(text):
+    """Number of words outside code blocks, comments and addresses."""
+    text = re.sub(r"```.*?```|<!--.*?-->|\]\([^)]*\)", " ", text, flags=re.DOTALL)
+    return len(re.findall(r"\S*\w\S*", text))
 
 
 def files_reached(code):
@@ -69,9 +76,14 @@ def is_ours(thing):
 def sizes():
     """What is counted: how much there is, may be and should be of it, by its name."""
     notebooks = list((ROOT / "notebooks").glob("*.ipynb"))
-    reached = {path.stem: files_reached(code_of(path)) for path in notebooks}
-    lines = sum(len(code_of(path).splitlines()) for path in notebooks)
-    hidden = sum(len(code_of(path, "hide-input").splitlines()) for path in notebooks)
+    prose = {path.stem: words(text_of(path, "markdown")) for path in notebooks}
+    # All but the protocol, which stays as it was registered.
+    names = ("README", "book/intro", "book/playground", "book/related", "book/downloads")
+    pages = [*(ROOT / f"{name}.md" for name in names), *(ROOT / "book" / "guide").glob("*.md")]
+    prose |= {path.stem: words(path.read_text("utf-8")) for path in pages}
+    reached = {path.stem: files_reached(text_of(path)) for path in notebooks}
+    lines = sum(len(text_of(path).splitlines()) for path in notebooks)
+    hidden = sum(len(text_of(path, tag="hide-input").splitlines()) for path in notebooks)
     return {
         "lines of rc_utils": (lines_of("rc_utils"), 6850, 5000),
         "files of rc_utils": (len(list((ROOT / "rc_utils").rglob("*.py"))), 36, 40),
@@ -86,6 +98,10 @@ def sizes():
         "files reached from page 03": (reached["03_main_correlation"], 9, 12),
         "files reached from a page, at most": (max(reached.values()), 26, 25),
         "hidden lines of notebook code, percent": (round(100 * hidden / lines), 32, 40),
+        "words of prose": (sum(prose.values()), 14_000, 14_000),
+        "words of the README": (prose["README"], 700, 700),
+        "words of the first page": (prose["intro"], 400, 400),
+        "words of page 18": (prose["18_under_test"], 1500, 1500),
     }
 
 

@@ -100,25 +100,3 @@ def test_the_numbers_of_runs_in_the_readme_are_those_of_the_records():
         made = sum(table["run_id"].nunique() for table in tables)
         asked = sum(len(load_campaign(name).runs()) for name in names)
         assert (f"all {asked}" if made == asked else f"{made} of {asked}") + words in README
-
-
-def words(text):
-    """Words outside code blocks, comments and addresses."""
-    text = re.sub(r"```.*?```|<!--.*?-->|\]\([^)]*\)", " ", text, flags=re.S)
-    return len(re.findall(r"\S*\w\S*", text))
-
-
-def test_the_book_its_readme_and_its_first_page_are_short():
-    """Words of prose: page 18, and all of it but the protocol, which stays as it was registered."""
-    cells = {}
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-        texts = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "markdown"]
-        cells[path.stem] = words("\n".join("".join(text) for text in texts))
-    pages = [*(ROOT / "book" / "guide").glob("*.md")]
-    pages += [ROOT / "book" / f"{name}.md" for name in ("playground", "related", "downloads")]
-    others = sum(words(path.read_text(encoding="utf-8")) for path in pages)
-    assert cells["18_under_test"] <= 1500
-    assert sum(cells.values()) + others + words(README) + words(INTRO) <= 14_000
-    assert words(README) <= 700
-    assert words(INTRO) <= 400
