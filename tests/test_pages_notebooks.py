@@ -167,13 +167,6 @@ def test_dimensions_are_compared_over_one_training_and_every_run_once(run):
 
 
 @pytest.mark.slow
-def test_the_page_of_counting_ends_with_trained_networks(run, tmp_path):
-    text = (CAMPAIGNS / "tiny-mlp" / "campaign.toml").read_text()
-    (tmp_path / "campaign.toml").write_text(text.replace("epochs = [2]", "epochs = [1, 0]"))
-    assert run("02_counting", campaign=str(tmp_path))["last"] == 2
-
-
-@pytest.mark.slow
 def test_a_count_with_the_name_of_another_stands_in_no_column(run, tmp_path):
     text = (CAMPAIGNS / "tiny-all" / "campaign.toml").read_text()
     swapped = text.replace("[counts.test]", "[counts.]").replace("[counts.random]", "[counts.test]")

@@ -6,7 +6,6 @@ import pytest
 from rc_studies import power
 from rc_studies import second_round as rules
 from rc_utils import load_dataset
-from rc_utils.correlation import bootstrap
 from rc_utils.datasets.load import stored
 from rc_utils.paths import project_root
 
@@ -78,19 +77,6 @@ def test_the_protocol_quotes_what_the_command_prints(capsys):
     power.main()
     text = (project_root() / "book" / "protocol.md").read_text(encoding="utf-8")
     assert capsys.readouterr().out.strip() in text
-
-
-def test_the_protocol_says_how_often_the_interval_of_a_share_holds_the_truth(rng):
-    held = dict.fromkeys((0.5, 0.9, 0.97), 0)
-    for share in held:
-        for _ in range(600):
-            units = rng.binomial(3, share, 12) / 3
-            found = bootstrap(lambda w, x=units: w @ x / w.sum(1), range(12), num_resamples=2000)
-            ends = np.nan_to_num([found.low, found.high], nan=found.value)
-            held[share] += ends[0] <= share <= ends[1]
-    text = (project_root() / "book" / "protocol.md").read_text(encoding="utf-8")
-    said = "share of 0.97 in {:.0f} of 100, of 0.90 in {:.0f} and of 0.50 in {:.0f}."
-    assert said.format(*[n / 6 for n in list(held.values())[::-1]]) in " ".join(text.split())
 
 
 def test_a_lead_over_a_rival_without_correlation_has_an_interval_that_holds_the_truth(rng):
