@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from rc_studies import decisions, studies
+from rc_studies import second_round as rules
 from rc_studies.studies import COUNT
 from rc_utils.correlation import Estimate
 
@@ -96,8 +97,12 @@ def test_transfer_takes_the_form_of_a_rival_that_fits_the_sgd_runs_and_leaves_ou
 def test_no_decision_depends_on_a_seed_of_the_analysis():
     made = {name: study.runs for name, study in studies.first_round().items()}
     looked = decisions.looks(made["independent"])["equal loss"]
-    decided = set()
+    columns, decided = [studies.COUNT, rules.RIVAL, "gap"], set()
+    second = [(g, studies.study_runs(n)) for g, names in rules.CAMPAIGNS.items() for n in names]
+    second = [(g, rules.deciding_runs(g, study)[columns].to_numpy(float).T) for g, study in second]
     for seed in range(3):
+        rng = np.random.default_rng(seed)
+        found = [(g, rules.difference_of_correlations(*rows, rng=rng)) for g, rows in second]
         axes = decisions.sign_errors(made["axes"], seed=seed).sort_values("axis")
         options = {"seed": seed, "num_resamples": 0}
         both = [decisions.partial_correlations(looked, runs_a_term=n, **options) for n in (3, 0)]
@@ -106,6 +111,7 @@ def test_no_decision_depends_on_a_seed_of_the_analysis():
             decisions.decide_transfer(decisions.transfer_scores(made["transfer"], seed=seed)),
             *axes["decision"],
             *map(decisions.decide_independent, both),
+            *(rules.decide_equivalence(difference, rules.MARGINS[g]) for g, difference in found),
         )
         decided.add(tables)
     assert len(decided) == 1
