@@ -1,4 +1,4 @@
-"""README and first page: their numbers are those that pages kept, and by pandas of the records."""
+"""README, first page and page 20: their numbers and pictures are those of pages and records."""
 
 import fnmatch
 import json
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rc_studies import changes
 from rc_utils.correlation import correlation_lead
 from rc_utils.published import kept_results
 from rc_utils.sweep import list_campaigns, load_campaign
@@ -100,3 +101,38 @@ def test_the_numbers_of_runs_in_the_readme_are_those_of_the_records():
         made = sum(table["run_id"].nunique() for table in tables)
         asked = sum(len(load_campaign(name).runs()) for name in names)
         assert (f"all {asked}" if made == asked else f"{made} of {asked}") + words in README
+
+
+FOLDER = ROOT / "campaigns" / "study-axes"
+FOUND = json.loads((FOLDER / "triangles.json").read_text(encoding="utf-8"))
+RECORDS = [json.loads(line) for line in (FOLDER / "runs.jsonl").read_text().splitlines()]
+
+
+def test_the_networks_are_those_on_record_with_seed_0():
+    settings = {record["run_id"]: record["spec"]["train"] for record in RECORDS}
+    first = {k for k, train in settings.items() if train["seed"] == train["crop_padding"] == 0}
+    assert set(FOUND["networks"]) == first
+    for run_id, network in FOUND["networks"].items():
+        for place, triangle in enumerate(network["triangles"]):
+            assert changes.is_whole(triangle), (run_id, place)
+            assert set(triangle["paths"]) <= set(map(str, range(len(FOUND["labels"]))))
+            assert 1 <= len(triangle["paths"]) <= triangle["regions"]
+            # A region too small to be seen has no outline; one that touches itself has two.
+            outlines = sum(path.count("M") for path in triangle["paths"].values())
+            assert outlines >= 0.6 * triangle["regions"]
+
+
+def test_the_walls_are_the_first_triangles_of_the_means_beside_them():
+    walls, caption = headline.walls()
+    assert (ROOT / "book" / "_static" / "walls.svg").read_text(encoding="utf-8") == walls
+    assert caption in INTRO
+    counted = {run_id for run_id, network in FOUND["networks"].items() if "counts" in network}
+    base = {record["run_id"]: record for record in RECORDS if record["run_id"] in counted}
+    assert sorted(r["spec"]["train"]["lr"] for r in base.values()) == [0.003, 0.03]
+    for run_id, record in base.items():
+        network, lr = FOUND["networks"][run_id], record["spec"]["train"]["lr"]
+        regions = [triangle["regions"] for triangle in network["triangles"]]
+        assert regions == network["counts"][: changes.OF_BASE]
+        assert len(network["counts"]) == changes.COUNTED
+        assert f"{np.mean(network['counts']):.2f} at {lr:g}" in caption
+    assert walls.count("<g transform") == 2 * headline.COLUMNS * headline.ROWS

@@ -1,6 +1,7 @@
-"""Two-layer ReLU networks: losses, sharpness, exact counts, training, and bounds of v1 App. G."""
+"""Two-layer ReLU networks: counts, training, and the bounds and theorems of v1."""
 
 import itertools
+import math
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,8 @@ import torch
 from conftest import relu_network
 
 from rc_exact import exact_segment
-from rc_theory.two_layer import bounds, examples
+from rc_theory.two_layer import bounds, examples, segments, wide
+from rc_theory.two_layer import half_spaces as hs
 from rc_theory.two_layer import networks as nets
 from rc_theory.two_layer.training import over_rates, train, train_to_loss, training_sets
 
@@ -178,3 +180,117 @@ def test_no_weights_pass_the_cap_of_the_sharpness():
     # Points in one half-space and neurons that are active there attain it.
     networks = nets.Networks(torch.ones(50, 7, 3).double(), torch.ones(50, 7).double())
     np.testing.assert_allclose(nets.sharpness(networks, x.abs()), bounds.sharpness_cap(x.abs(), 7))
+
+
+def test_half_spaces_shatter_one_more_than_the_dimension():
+    assert hs.runs(np.array([[0, 1, 1, 0], [1, 1, 1, 1]])).tolist() == [3, 1]
+    for dim in (1, 2, 7):
+        case = hs.half_spaces(dim)
+        assert (case.regions, case.points) == (2, dim + 1)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("mean_count", [0.9, 1, 1.34, 1.5, 2.75, 3])
+def test_a_mean_count_bounds_the_vc_dimension_on_segments(number, mean_count):
+    """Brute force over where the points lie and over all their labellings."""
+    most, limit = 0, int(number * mean_count)
+    for sizes in itertools.combinations_with_replacement(range(limit + 2), number):
+        needed = [hs.runs(hs.labellings(size)).max() if size else 1 for size in sizes]
+        if sum(needed) <= limit:
+            most = max(most, sum(sizes))
+    assert most == segments.vc_dimension(number, mean_count) == (limit if mean_count >= 1 else 0)
+
+
+def deviations_by_brute_force(x, total, number):
+    """All labels of all points and of all gaps between them, on `number` segments."""
+    found = np.zeros(total)
+    cuts = [np.sort(x[x.astype(int) == i]) for i in range(number)]
+    weights, first = [], []
+    for i, cut in enumerate(cuts):
+        gaps = np.diff([i, *cut, i + 1]) / number
+        first += [True] + [False] * (2 * len(cut))
+        weights += [-gaps[0], *np.ravel([[1 / len(x), -gap] for gap in gaps[1:]])]
+    labels = hs.labellings(len(weights))
+    changes = (labels[:, 1:] != labels[:, :-1]) | np.array(first[1:])
+    for k in range(1, total + 1):
+        allowed = labels[1 + changes.sum(1) <= k]
+        found[k - 1] = np.abs(allowed @ weights).max() if len(allowed) else -np.inf
+    return found
+
+
+@pytest.mark.parametrize(("number", "total"), [(1, 4), (2, 5), (3, 5)])
+def test_the_largest_deviation_is_that_of_brute_force(rng, number, total):
+    points = number * rng.random((3, 5))
+    expected = [deviations_by_brute_force(x, total, number) for x in points]
+    found = segments.largest_deviation(points, total, number)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_rate_of_the_corrected_theorem_holds(rng):
+    """Deviation / sqrt(M k / n) does not grow with n, on one segment and on several."""
+    for number, total in ((1, 3), (4, 10)):
+        ratios = []
+        for n in (50, 1000):
+            found = segments.largest_deviation(number * rng.random((10, n)), total, number)
+            ratios.append(found[:, -1].mean() / np.sqrt(total / n))
+        assert ratios[1] < 1.2 * ratios[0] < 1.2
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_convex_polygons_and_networks_with_biases_shatter_a_circle(n):
+    for case in (hs.convex_bodies(n), hs.relu_networks(n)):
+        assert (case.regions, case.points, case.dim) == (3, n, 2)
+    polygons = hs.convex_polygons(hs.labellings(n))
+    edges = np.roll(polygons, -1, axis=1) - polygons
+    after = np.roll(edges, -1, axis=1)
+    assert (edges[..., 0] * after[..., 1] - edges[..., 1] * after[..., 0] > -1e-12).all()
+    assert hs.circle_deviation(50) == 1
+
+
+def start(number, width, dim, seed=0):
+    """Networks whose output starts with variance 1 at points of norm 1."""
+    networks = nets.random_networks(number, width, dim, seed=seed)
+    return nets.Networks(networks.weights * math.sqrt(2 * dim / width), networks.signs)
+
+
+def test_at_the_start_the_count_is_one_and_the_angle_over_pi():
+    for angle in (math.pi / 2, math.pi / 5):
+        x = torch.tensor([[1.0, 0, 0], [math.cos(angle), math.sin(angle), 0]]).double()
+        counts = nets.pair_counts(start(4000, 64, 3), x.expand(4000, -1, -1)).double()
+        expected, error = 1 + angle / math.pi, 4 * counts.std().item() / 4000**0.5
+        assert counts.mean() == pytest.approx(expected, abs=error)
+
+
+def test_without_a_training_point_nearby_the_trained_process_counts_as_a_drawn_one():
+    """Draws of f_0 on a grid of a segment, corrected to fit three points, change sign as often."""
+    rng = np.random.default_rng(4)
+    x, y, ends = rng.normal(size=(3, 3)), np.array([1.0, -1.0, 1.0]), rng.normal(size=(2, 3))
+    grid = ends[0] + np.linspace(0, 1, 401)[:, None] * (ends[1] - ends[0])
+    points = np.concatenate([grid, x])
+    t, dot = wide.angles(points, points), points @ points.T
+    np.fill_diagonal(t, 0)
+    norms = np.linalg.norm(points, axis=1)
+    k = np.outer(norms, norms) * (np.sin(t) + (math.pi - t) * np.cos(t)) / math.pi
+    tangent = dot * (math.pi - t)
+    f = rng.multivariate_normal(np.zeros(len(points)), k, size=4000, method="eigh")
+    f = f[:, :-3] + (y - f[:, -3:]) @ np.linalg.solve(tangent[-3:, -3:], tangent[-3:, :-3])
+    counts = 1 + ((f[:, 1:] > 0) != (f[:, :-1] > 0)).sum(1)
+    expected = wide.count_after_training(*ends, x, y)
+    assert counts.mean() == pytest.approx(expected, abs=4 * counts.std() / 4000**0.5)
+
+
+def test_below_the_edge_the_count_is_the_predicted_one_at_every_rate():
+    x, y = training_sets("sphere", 1, 8, dim=6, seed=0)
+    predicted = wide.mean_count_after_training(x[0].numpy(), y[0].numpy())
+    networks = start(48, 512, 6)
+    x, y = x.expand(48, -1, -1).contiguous(), y.expand(48, -1)
+    at_start = nets.pair_counts(networks, x).double().mean()
+    for factor in (0.3, 0.9):
+        lr = 2 * factor / nets.sharpness(networks, x)
+        trained, reached = train_to_loss(networks, x, y, lr, 1e-5, steps=4000)
+        assert reached.all()
+        counts = nets.pair_counts(trained, x).double().mean(1)
+        error = 4 * counts.std().item() / 48**0.5
+        assert counts.mean() == pytest.approx(predicted, abs=error)
+        # Without training it would be another number.
+        assert abs(at_start - predicted) > 0.5 * error
