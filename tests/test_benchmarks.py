@@ -23,8 +23,8 @@ def one_tiny_network(monkeypatch):
     monkeypatch.setattr(triangles, "LINEAR_CLASSIFIERS", {3: 2, 6: 2})
     in_process = functools.partial(LocalCluster, processes=False)
     monkeypatch.setattr("distributed.LocalCluster", in_process)
-    peak = memory.peak_megabytes
-    monkeypatch.setattr(memory, "peak_megabytes", functools.cache(lambda segments: peak(1)))
+    once = functools.cache(functools.partial(memory.peak_megabytes, 1))
+    monkeypatch.setattr(memory, "peak_megabytes", lambda segments: once())
 
 
 @pytest.mark.parametrize("name", sorted(set(benchmarks.load()) - {"gpu"}))  # which needs a card

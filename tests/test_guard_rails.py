@@ -19,10 +19,10 @@ from rc_utils.counting import make_lattice
 from rc_utils.datasets import load_dataset
 from rc_utils.paths import campaigns_dir
 from rc_utils.published import NETWORKS
-from rc_utils.sweep import load_campaign, sweep, trained_network
+from rc_utils.sweep import load_campaign, trained_network
 from rc_utils.sweep.campaign import list_campaigns
 from rc_utils.sweep.records import load_evolution, load_runs
-from rc_utils.sweep.run import dataset_of
+from rc_utils.sweep.run import complete_run, dataset_of
 from rc_utils.training import TrainConfig
 
 FILE = pathlib.Path(__file__).with_name("guard_rails.json")
@@ -154,13 +154,11 @@ def test_every_committed_table_is_compared(found):
 
 
 def test_tiny_campaign_counts_what_the_networks_have(results):
-    """Counts of shapes-tiny by the sweep, and by a loop that shares no code with the counting."""
+    """A count of shapes-tiny by its record, and by a loop that shares no code with the counting."""
     campaign = load_campaign("shapes-tiny")
-    assert all(outcome.status == "done" for outcome in sweep(campaign))
-    table = load_runs(campaign)
-    assert len(table) == 8
     planned = next(iter(campaign.runs().values()))
-    row = table.set_index("run_id").loc[planned.spec.run_id]
+    complete_run(planned)
+    row = load_runs(campaign).iloc[0]
     network, data = trained_network(planned), dataset_of(planned.spec)
     settings = campaign.counts["main"]
     uniform = np.random.default_rng([0, 0]).random((settings["num_samples"], 2))

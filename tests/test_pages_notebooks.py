@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 from pretended_gpu import pretended_gpu
 
+from rc_studies import decisions
 from rc_utils.notebooks import find_notebook, notebook_parameters
 from rc_utils.paths import project_root
 from rc_utils.sweep.campaign import load_campaign
@@ -58,7 +59,7 @@ CARD = {"device": "cuda"}
 OTHER = {
     "02_counting": CARD, "07_training_evolution": CARD | {"campaign": PERCEPTRON},
     "05_ablations": {"imagenet": "tiny-all"},
-    "12_your_network": CARD | {"network": "ResNet18", "width": 2},
+    "12_your_network": CARD | {"network": "ResNet18", "width": 2, "experiment": "mixup"},
     "20_what_is_changed": {"num_triangles": 2},
 }  # fmt: skip
 
@@ -135,6 +136,7 @@ def drawn():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs_on_a_tiny_campaign_with_other_parameters(name, run, monkeypatch):
+    monkeypatch.setattr(decisions.beyond_settings, "__defaults__", (10, 3))  # splits: not 200
     # The campaigns of three are the book's own.
     if name[:2] not in ("17", "18", "20"):
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))

@@ -20,7 +20,7 @@ from rc_utils.counting.classifier import NonFiniteScores
 from rc_utils.measures import MEASURES
 from rc_utils.sweep import records, run
 from rc_utils.sweep.campaign import RunSpec, parse_campaign
-from rc_utils.sweep.execute import check_values, main, on_dask, plan, sweep, verify
+from rc_utils.sweep.execute import attempt, check_values, main, on_dask, plan, sweep, verify
 from rc_utils.sweep.records import missing_runs
 from rc_utils.training import TrainConfig
 
@@ -78,14 +78,16 @@ def test_a_sweep_finishes_alone_or_with_workers_and_is_done(results, tmp_path, m
     assert len(records.load_runs(campaign)) == 4
     alone = records.find_records(campaign.runs())
     monkeypatch.setenv("RC_RESULTS", str(tmp_path / "elsewhere"))
-    assert statuses(sweep(campaign, workers=1)) == ["done"] * 4
+
+    def job(planned):
+        is_ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # a terminal tells it, too
+        return is_ignored, attempt(planned, "cpu", compile=False).status
+
+    assert [*on_dask(list(campaign.runs().values()), job, 1, None)] == [(True, "done")] * 4
     for key, (record, _) in records.find_records(campaign.runs()).items():
         for part in ("results", "spec", "measures"):
             assert record[part] == alone[key][0][part]
         assert counts_of(record) == counts_of(alone[key][0])
-    todo = list(campaign.runs().values())[:1]
-    ignores = lambda _: signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # noqa: E731
-    assert list(on_dask(todo, ignores, 1, None)) == [True]  # a terminal tells workers too
 
 
 def test_a_measure_of_the_readers_may_return_any_kind_of_number_alone(monkeypatch):
@@ -395,8 +397,10 @@ def wait_for_records(more_than=0):
 def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
     """Each time at some moment of its work: what is there is whole, and only ever grows."""
     rng, seen, campaign = random.Random(0), {}, with_changes(seeds=list(range(300)))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["rc_utils.sweep.execute"])  # so that it imports this once
     for _ in range(3):
-        child = multiprocessing.get_context("spawn").Process(target=sweep, args=(campaign,))
+        child = context.Process(target=sweep, args=(campaign,))
         child.start()
         wait_for_records(more_than=len(seen))
         time.sleep(rng.uniform(0, 0.3))
