@@ -70,7 +70,7 @@ coverage: env
 
 # The property-based tests with forty times the examples, drawn anew each time.
 fuzz: env
-	RC_EXAMPLES=10000 $(BIN)/python -m pytest -n 2 tests/test_counting_door.py tests/test_exact.py tests/test_correlation.py tests/test_sweep_trust.py
+	RC_EXAMPLES=6000 $(BIN)/python -m pytest -n 2 tests/test_counting_door.py tests/test_exact.py tests/test_correlation.py tests/test_sweep_trust.py
 
 lint: env
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

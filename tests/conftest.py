@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from rc_utils.datasets import load_dataset
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-EXAMPLES = int(os.environ.get("RC_EXAMPLES", 250))  # `make fuzz` draws more, and others each time
+EXAMPLES = int(os.environ.get("RC_EXAMPLES", 150))  # `make fuzz` draws more, and others each time
 FUZZ = settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 250,
+    max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 150,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 

@@ -399,7 +399,7 @@ def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
     rng, seen, campaign = random.Random(0), {}, with_changes(seeds=list(range(300)))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["rc_utils.sweep.execute"])  # so that it imports this once
-    for _ in range(3):
+    for _ in range(2):
         child = context.Process(target=sweep, args=(campaign,))
         child.start()
         wait_for_records(more_than=len(seen))
