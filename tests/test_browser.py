@@ -31,6 +31,7 @@ TINY_PAGES = ["genindex.html", "intro.html", "notebooks/line.html", "search.html
 ADDRESS = "http://127.0.0.1/"  # nothing is asked there: `show` answers
 DESKTOP = {"width": 1280, "height": 900}
 WIDTHS = (1400, 1024, 390)
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]  # levels A and AA
 # (rule, part of the selector) of violations in what tools write: Sphinx the parameters of a long
 # signature as <dd> without a <dt>, docutils references as doc-biblioentry and no listitem.
 NOT_OURS = (("definition-list", "#rc_"), ("aria-required-children", ".citation-list"))
@@ -97,12 +98,12 @@ def problems(tab, root):
     found += [f"figure without alt text: {source}" for source in look(tab, "noAlt")]
     found += broken_links(tab, root)
     tab.evaluate(AXE_SCRIPT + ONLY_FIRST)
-    found += [f"light: {text}" for text in violations(tab, {})]
+    found += [f"light: {text}" for text in violations(tab, WCAG)]
     tab.emulate_media(color_scheme="dark")
     if tab.evaluate("'mode' in document.documentElement.dataset"):
         tab.wait_for_function("document.documentElement.dataset.theme === 'dark'")
     found += [f"printed in {theme} colours" for theme in look(tab, "printed")]
-    found += [f"dark: {text}" for text in violations(tab, {"runOnly": ["color-contrast"]})]
+    found += [f"dark: {text}" for text in violations(tab, ["color-contrast"])]
     for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
         found += [f"cut off at {width} px: {text}" for text in look(tab, "cutOff")]
@@ -144,10 +145,10 @@ def anchors(path):
 ONLY_FIRST = 'axe.configure({ rules: [{ id: "color-contrast", selector: "[data-first]" }] });'
 
 
-def violations(tab, options):
-    """Serious and critical violations by axe-core, which the tab has, without the theme's."""
+def violations(tab, rules):
+    """Serious and critical violations of rules of axe-core, which the tab has, but the theme's."""
     look(tab, "markFirst")
-    found, options = [], options | {"resultTypes": ["violations"], "preload": False}
+    found, options = [], {"runOnly": rules, "resultTypes": ["violations"], "preload": False}
     for rule in tab.evaluate("options => axe.run(options)", options)["violations"]:
         for node in rule["nodes"]:
             selector = " ".join(map(str, node["target"]))
