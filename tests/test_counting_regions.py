@@ -64,13 +64,8 @@ class Restless(nn.Module):
 
     def forward(self, x):
         torch.rand(3)
-        precise = torch.get_float32_matmul_precision()
-        self.seen = (
-            self.training,
-            torch.is_grad_enabled(),
-            torch.is_autocast_enabled("cpu"),
-            precise,
-        )
+        modes = self.training, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+        self.seen = (*modes, torch.get_float32_matmul_precision())
         return self.body(x)
 
 
