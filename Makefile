@@ -114,7 +114,7 @@ dist-test: dist
 		&& (cd $$folder && $(CURDIR)/$(BIN)/python -m pytest -n 2 -p no:cacheprovider $(DIST_TESTS)); \
 		status=$$?; rm -rf $$folder; exit $$status
 
-DIST_TESTS = tests/test_packaging.py tests/test_publishing.py tests/test_protocol.py tests/test_front_page.py tests/test_article.py
+DIST_TESTS = tests/test_packaging.py tests/test_publishing.py tests/test_campaigns.py tests/test_front_page.py tests/test_article.py
 
 # Everything of a release, with checksums.
 release: pdf article dist
