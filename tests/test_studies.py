@@ -244,6 +244,8 @@ def test_the_protocol_quotes_what_the_command_prints(capsys):
 
 def test_a_lead_over_a_rival_without_correlation_has_an_interval_that_holds_the_truth(rng):
     gap, count = rng.normal(size=(2, 60))
+    found = [rules.difference_of_correlations(count, gap, count + gap) for _ in range(2)]
+    assert found[0] == found[1]  # by a seed of its own
     same = rules.difference_of_correlations(count, -count, gap, 200)
     assert same == pytest.approx((0, 0, 0), abs=1e-12)
     held = 0

@@ -134,6 +134,7 @@ def test_shards_are_a_partition_and_a_plan_counts_what_is_missing():
     assert "4 of 4 distinct runs to do" in "\n".join(plan(campaign))
     with LocalCluster(processes=False, n_workers=1, dashboard_address=":0") as cluster:
         outcomes = sweep(campaign, shard=(0, 2), scheduler=cluster.scheduler_address)
+        assert "attempt" in cluster.scheduler.task_prefixes  # it is this one's work
     assert statuses(outcomes) == ["done"] * 2
     others = [planned.spec.run_id for planned in missing_runs(campaign)]
     assert others == list(campaign.runs())[1::2]
