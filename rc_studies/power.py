@@ -6,10 +6,10 @@ runs, as in these studies, drawn from a normal distribution with known correlati
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 from tqdm import tqdm
 
 from rc_studies import second_round as rules
+from rc_utils.correlation import fisher_interval, weighted_pearson
 
 
 def correlated(rng, number, r_count, r_mixup, between):
@@ -27,15 +27,13 @@ def shares(decisions):
 def power_of_correlations(bar, number, truths, draws=2000, seed=0):
     """Share of each decision by a bar on the r of two networks, one row per true r of both."""
     rng, rows = np.random.default_rng(seed), []
-    reach = stats.norm.ppf(0.975) / np.sqrt(number - 3)  # of Fisher's intervals
     for r in tqdm(truths, desc=f"bar {bar}", unit="truth", disable=None):
-        sample = correlated(rng, 2 * draws * number, r, 0.0, 0.0)[:2].reshape(2, draws, 2, number)
-        gap, count = sample - sample.mean(axis=3, keepdims=True)
-        spread = np.sqrt((gap**2).sum(axis=2) * (count**2).sum(axis=2))
-        found = (gap * count).sum(axis=2) / spread
-        ends = [np.tanh(np.arctanh(found) + side * reach) for side in (-1, 1)]
-        pairs = np.stack([found, *ends], axis=2)  # (draws, 2, 3)
-        decisions = [rules.decide(pair, bar) for pair in pairs.tolist()]
+        sample = correlated(rng, 2 * draws * number, r, 0.0, 0.0)
+        gap, count, _ = sample.reshape(3, 2 * draws, number)
+        found = weighted_pearson(gap, count, np.ones_like(gap)).tolist()
+        estimates = [(value, *fisher_interval(value, number)) for value in found]
+        pairs = zip(estimates[::2], estimates[1::2], strict=True)
+        decisions = [rules.decide(pair, bar) for pair in pairs]
         rows.append({"true r": r, "runs of a network": number} | shares(decisions))
     return pd.DataFrame(rows).fillna(0.0)
 
