@@ -116,6 +116,7 @@ def test_the_lead_of_a_correlation_agrees_with_a_bootstrap_and_knows_what_the_tw
         return weighted_pearson(x, y, weights) - weighted_pearson(rival, y, weights)
 
     drawn = bootstrap(lead, range(150), num_resamples=4000)
+    assert found == correlation_lead(x, rival, y, range(150), controls=0)
     assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=0.03)
     assert np.isnan(correlation_lead(x, np.ones(150), y, range(150)).value)
 
@@ -180,7 +181,8 @@ def test_mean_is_the_textbooks_and_bootstrap_draws_whole_units():
     assert (single.low, single.high) == pytest.approx(student, abs=0.15)
     assert np.isnan([mean([1.0, 1.0]).low, mean([1.0]).low]).all()
     assert mean([-1, 1]).high == pytest.approx(stats.t.ppf(0.975, 1))
-    assert np.isnan(bootstrap(average_of(values[:6]), range(6)).low)
+    lows = [bootstrap(average_of(values[:n]), range(n)).low for n in (6, 7)]
+    assert np.isnan(lows).tolist() == [True, False]
 
 
 @pytest.mark.parametrize(("text", "numbers"), [
@@ -190,6 +192,9 @@ def test_mean_is_the_textbooks_and_bootstrap_draws_whole_units():
     ("0.2600 [0.0002, 0.5200]", (0.26, 0.00023, 0.52)),
     ("0.00000000020 [0.00000000010, 0.00000000030]", (2e-10, 1e-10, 3e-10)),
     ("–", (NAN, NAN, NAN)),
+    ("0.25", (0.251, NAN, NAN)),
+    ("0.0042", (0.00418, NAN, NAN)),
+    ("1,234", (1234.4, NAN, NAN)),
 ])  # fmt: skip
 def test_numbers_have_the_digits_that_their_interval_earns(text, numbers):
     assert interval_text(*numbers) == text
@@ -283,6 +288,7 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
     runs = make_runs(noise=0.1)[1:]  # a setting with a run less counts as much
     rows = with_logs(average_replicates(runs))
     formula = regression_formula(rows)
+    assert rows["log2_ratio"].to_numpy() == pytest.approx(np.log2(rows["batch_size"] / rows["lr"]))
     assert formula == "count ~ C(network) + log2_lr + log2_batch"
     clusters = {"groups": pd.factorize(rows["setting"])[0], "use_correction": False}
     fitted = smf.ols(formula, rows).fit(cov_type="cluster", cov_kwds=clusters)
