@@ -9,7 +9,7 @@ their rows are not independent, so intervals count settings, the *units* of an e
 import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,6 @@ from rc_utils.validation import check_name, require
 
 # With fewer units most resamples are alike, and a bootstrap misses the truth far too often.
 MIN_UNITS = 7
-HYPERPARAMETERS = [field.name for field in fields(TrainConfig) if field.name != "seed"]
 LOGS = {"lr": "log2_lr", "batch_size": "log2_batch"}  # columns of `with_logs`
 
 
@@ -201,6 +200,7 @@ def slope(
     """
     codes, number = _unit_codes(units)
     model, largest = _least_squares(formula, rows)
+    check_name("term", term, model.exog_names)
     rank = np.linalg.matrix_rank(model.exog)
     others = np.delete(model.exog, model.exog_names.index(term), axis=1)
     if np.linalg.matrix_rank(others) == rank:
@@ -316,7 +316,7 @@ def finished(runs: pd.DataFrame) -> pd.DataFrame:
 def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per network and setting: numeric columns averaged over the runs that finished.
 
-    Rows are kept apart by campaign, experiment, network and `setting`, as far as `runs` has them.
+    Rows are kept apart by campaign, experiment, network, `setting` and epoch, if `runs` has them.
     `interpolates` holds where every run interpolates; other columns are kept where the runs agree;
     run_id, seed and weight decays that are all negligible give way to num_seeds, num_runs. A number
     that is missing in one run is missing in the mean. The mean of count_std_error is an
@@ -332,7 +332,7 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
         negligible = decays <= NEGLIGIBLE_DECAY
         runs = runs.assign(weight_decay=decays.mask(negligible, decays[negligible].max()))
     runs = runs.reset_index(drop=True)
-    keys = [key for key in ("campaign", "experiment", "network", "setting") if key in runs.columns]
+    keys = [k for k in ("campaign", "experiment", "network", "setting", "epoch") if k in runs]
     values = [column for column in runs.columns if column not in (*keys, *dropped)]
     code = runs.groupby(keys, sort=False, dropna=False).ngroup()
     rows = runs[[*keys, *values]][~code.duplicated()].reset_index(drop=True)
@@ -358,8 +358,8 @@ def distinct_settings(runs: pd.DataFrame) -> pd.DataFrame:
     Raises ValueError for runs without a column `setting`, which would all be replicates.
     """
     check_name("column of the runs", "setting", runs.columns)
-    once = runs.drop_duplicates("run_id") if "run_id" in runs.columns else runs
-    return average_replicates(once)
+    once = [key for key in ("run_id", "epoch") if key in runs.columns]
+    return average_replicates(runs.drop_duplicates(once) if "run_id" in once else runs)
 
 
 def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
@@ -374,7 +374,7 @@ def regression_formula(rows: pd.DataFrame) -> str:
 
     "count ~ C(network) + log2_lr + log2_batch", as far as these differ, a level for whatever else.
     """
-    known = [k for k in ("network", *HYPERPARAMETERS) if k in rows]
+    known = [k for k in ("network", *vars(TrainConfig())) if k in rows and k != "seed"]
     varied = [k for k in known if rows[k].nunique(dropna=False) > 1]
     terms = [f"C({k})" for k in varied if k not in LOGS]
     terms += [log for key, log in LOGS.items() if key in varied]
@@ -387,6 +387,7 @@ def change_per_doubling(runs: pd.DataFrame, factor: str, column: str = "count") 
     Replicates are averaged, and errors are clustered by setting where networks share it. NaN where
     the factor does not vary. Raises ValueError for rows without a value.
     """
+    check_name("factor", factor, LOGS)
     rows = distinct_settings(runs)
     if rows[factor].nunique() < 2:
         return Estimate(math.nan)

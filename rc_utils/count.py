@@ -56,7 +56,9 @@ def _onnx(path, output):
         for start in range(0, len(rows), size):
             part = rows[start : start + size]
             whole = np.resize(part, (size, *part.shape[1:]))
-            found.append(session.run(chosen, {entry.name: whole})[0][: len(part)])
+            output = session.run(chosen, {entry.name: whole})[0]
+            require(len(output) == size, f"{path} gives {len(output)} rows of scores for {size}")
+            found.append(output[: len(part)])
         return np.concatenate(found)
 
     return scores
@@ -183,8 +185,7 @@ def _parser():
     add("--num-samples", type=int, default=100, help="segments or triangles (default: 100)")
     add("--resolution", type=int, help="points on each edge")
     add("--strategy", default="grid", help="grid or adaptive (default: grid)")
-    coarse = "intervals that adaptive segments begin with: 8 for large networks"
-    add("--coarse", type=int, help=coarse)
+    add("--coarse", type=int, help="intervals of adaptive segments: 8 for large networks")
     add("--batch-size", type=int, help="points in one forward pass, where the model takes no other")
     add("--seed", type=int, default=0, help="draws the segments (default: 0)")
     add("-o", "--output", default="regions.svg", help="picture of grids (default: regions.svg)")

@@ -50,12 +50,13 @@ MAGNITUDES = np.linspace(0, 1, SEGMENT_POINTS // 2 + 1)
 # Names of functions and methods of torch, without the _ with which some begin or end.
 ACTIVATIONS = {
     "relu", "leaky_relu", "prelu", "rrelu", "elu", "selu", "celu", "silu", "gelu", "mish",
+    "softplus",
 }  # fmt: skip
 # They bend, but not only where their input changes its sign: refused, since bends would be missed.
 OTHER_BENDS = {
     "clamp", "clip", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin", "abs",
     "absolute", "sign", "heaviside", "relu6", "hardtanh", "threshold", "hardsigmoid", "hardswish",
-    "softshrink", "hardshrink", "rnn_relu", "rnn_relu_cell",
+    "softshrink", "hardshrink", "tanhshrink", "rnn_relu", "rnn_relu_cell",
 }  # fmt: skip
 
 # Without a path norm: signs, which squared weights do not have, so that paths would cancel one
@@ -490,9 +491,7 @@ def _of_curve(score, classes="all", seed=0):
 # Name -> function of (network, the same network at its start, data) to a number or list of numbers.
 #
 # Those that end in `_own` draw their own segments, for the second round of the book's studies.
-# Records also hold three measures of the first round that were withdrawn: `boundary_thickness`
-# counted places where a third class wins, `pal_score_*` took means of the curve for areas below
-# the cumulated one, `jacobian_norm` was taken at training images.
+# Records also hold measures of the first round that were withdrawn: book/columns.csv has them.
 MEASURES = {
     "distance_from_init": lambda network, initial, data: distance_from_init(network, initial),
     "margin": _of_images(output_margin),

@@ -34,7 +34,6 @@ from rc_utils.correlation import (
 from rc_utils.published import MAIN_NETWORKS
 from rc_utils.sweep.records import setting_name
 
-NAN = float("nan")
 SCIPY = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}
 
 
@@ -191,10 +190,8 @@ def test_mean_is_the_textbooks_and_bootstrap_draws_whole_units():
     ("0.00 [-0.10, 0.10]", (-0.001, -0.1, 0.1)),
     ("0.2600 [0.0002, 0.5200]", (0.26, 0.00023, 0.52)),
     ("0.00000000020 [0.00000000010, 0.00000000030]", (2e-10, 1e-10, 3e-10)),
-    ("–", (NAN, NAN, NAN)),
-    ("0.25", (0.251, NAN, NAN)),
-    ("0.0042", (0.00418, NAN, NAN)),
-    ("1,234", (1234.4, NAN, NAN)),
+    ("–", (np.nan, np.nan, np.nan)),
+    ("0.0042", (0.00418, np.nan, np.nan)),
 ])  # fmt: skip
 def test_numbers_have_the_digits_that_their_interval_earns(text, numbers):
     assert interval_text(*numbers) == text
@@ -230,6 +227,8 @@ def test_bad_input_is_named():
     for function, *names in ((slope, "y ~ x + z", "x", range(8)), (partial_correlation, *"xyz")):
         with pytest.raises(ValueError, match=r"1 of 8 rows lack a value of .*; leave them out"):
             function(rows, *names)
+    with pytest.raises(ValueError, match="unknown term 'kind'"):
+        slope(rows[:7], "y ~ x", "kind", range(7))
     with pytest.raises(ValueError, match="'x - 1' has no intercept"):
         partial_correlation(rows, "y", "x", "x - 1")
     masked = np.ma.masked_equal(rows["y"], 5)
@@ -252,6 +251,8 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert (found.value, found.n) == (correlate(rows["count"], rows["gap"]).value, 9)
     shared = pd.concat([runs, runs.assign(experiment="again")])  # runs that two experiments ask for
     assert len(distinct_settings(shared)) == len(rows)
+    looks = [shared.assign(epoch=epoch) for epoch in (0, 5)]  # as `load_evolution` has them
+    assert distinct_settings(pd.concat(looks))["epoch"].tolist() == [0] * 27 + [5] * 27
     assert rows["origin"].isna().all()
     assert rows["interpolates"].dtype == bool
     assert rows["interpolates"].sum() == 24
@@ -309,6 +310,8 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
     for bad, fault in ((np.nan, "1 of 27 rows lack a value of 'count"), (np.inf, "is infinite")):
         with pytest.raises(ValueError, match=fault):
             change_per_doubling(runs.assign(count=runs["count"].where(runs.index != 2, bad)), "lr")
+    with pytest.raises(ValueError, match="unknown factor 'epochs'"):
+        change_per_doubling(runs, "epochs")
     with pytest.raises(ValueError, match="unknown column of the runs 'setting'"):
         change_per_doubling(runs.drop(columns="setting"), "lr")  # would all be one setting
 

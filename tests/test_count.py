@@ -83,6 +83,8 @@ MODELS = {
     "any.onnx":  # does not say what shape it takes
         "CAg6WwoWCgF4CgF3EgZzY29yZXMiBk1hdE11bBIBZyojCAIIAxABQgF3ShgAAIA/AACAvwAAAD8AAIC/AACAPwAAAD9aCQoBeBIECg"
         "IIAWIOCgZzY29yZXMSBAoCCAFCBAoAEA0=",
+    "one.onnx":  # takes one row, and squeezes it
+        "CAg6OgoPCgF4EgFzIgdTcXVlZXplEgFnWhMKAXgSDgoMCAESCAoCCAEKAggCYg8KAXMSCgoICAESBAoCCAJCBAoAEA0=",
     "four.onnx":  # takes four rows in double precision; its input is an output, too, "boxes"
         "CAg6ugEKGAoBeAoBdxIIc2NvcmVzOjAiBk1hdE11bAoUCgF4EgVib3hlcyIISWRlbnRpdHkSAWcqOwgCCAMQC0IBd0owAAAAAAAA8D"
         "8AAAAAAADwvwAAAAAAAOA/AAAAAAAA8L8AAAAAAADwPwAAAAAAAOA/WhMKAXgSDgoMCAsSCAoCCAQKAggCYhcKBWJveGVzEg4KDAgL"
@@ -102,6 +104,8 @@ def test_an_onnx_file_counts_as_its_function_and_one_of_its_outputs_is_named(fol
     for name in ("four.onnx", "four.onnx:masks"):
         with pytest.raises(ValueError, match=r"name one of.*four\.onnx:boxes, four\.onnx:scores:0"):
             count.load_model(name)
+    with pytest.raises(ValueError, match=r"one\.onnx gives 2 rows of scores for 1"):
+        count.load_model("one.onnx")(points[:9])
 
 
 def test_images_become_channels_and_numbers_keep_their_precision(folder, rng):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
@@ -39,6 +40,7 @@ class Net(nn.Module):
         super().__init__()
         self.hidden, self.last = nn.Linear(2, 16), nn.Linear(16, 3)
         self.norm, self.between, self.after = nn.BatchNorm1d(16), between, after
+        self.register_buffer("graph", torch.eye(2).to_sparse(), persistent=False)
         rng = np.random.default_rng(seed)
         for p in (*self.hidden.parameters(), *self.last.parameters()):
             p.data = torch.from_numpy(rng.standard_normal(p.shape)).float()
@@ -119,7 +121,8 @@ def int8(m, h):
 CENTRES = torch.from_numpy(np.random.default_rng(0).random((3, 2))).float()
 REGRESSOR = make_pipeline(RandomForestRegressor(2)).fit(np.eye(2), [-1, 1])
 REGRESSOR[0].classes_ = []  # as those of CatBoost have
-OF_PAIRS = make_pipeline(SVC(decision_function_shape="ovo")).fit(np.eye(3, 2), [0, 1, 2])
+OF_PAIRS = GridSearchCV(make_pipeline(SVC(decision_function_shape="ovo")), {}, cv=2)
+OF_PAIRS.fit(np.tile(np.eye(3, 2), (2, 1)), [0, 1, 2] * 2)
 TWO_OUTPUTS = RandomForestClassifier(2).fit(np.eye(2), np.eye(2, dtype=int))
 ROUNDS = "half precision|of its batch"  # which may turn a last bit, and so a rounding
 # What it is, and the words with which it is refused.
@@ -220,6 +223,8 @@ def test_what_is_not_counted_is_not_drawn_or_listed(function, name):
     vertices = sample_vertices(points, dim=1 if function is segment_table else 2, num_samples=1)
     with pytest.raises(ValueError, match=BAD[name][1]):
         function(BAD[name][0](0), vertices)
+    with pytest.raises(ValueError, match="expected"):
+        function(Net(), vertices[:, :1] if function is label_grid else vertices[:, [0, 1, 1, 0]])
 
 
 def test_one_logit_is_a_score_where_it_has_both_signs():
@@ -231,6 +236,8 @@ def test_one_logit_is_a_score_where_it_has_both_signs():
     assert region_count(lambda x: np.sign(logit(x)), points).counts.tolist() == two.counts.tolist()
     assert region_count(lambda x: 1e9 * logit(x), points).counts.tolist() == two.counts.tolist()
     assert predict_labels(lambda x: 2.5 + logit(x), points[:2] * 0).tolist() == [1, 1]
+    with pytest.raises(ValueError, match="as integers"):  # also where points are sorted by class
+        predict_labels(lambda x: x[:, 0].round(), np.repeat([[-1.0], [0.0], [1.0]], 300, axis=0))
 
 
 @pytest.mark.parametrize("off", [lambda z: -np.inf, lambda z: z - 1e9])
@@ -277,6 +284,7 @@ def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
         sizes.append(len(x))
         return (x[:, 0] > 0).astype(int)
 
+    assert predict_labels(np.squeeze, np.eye(3)[:1]).tolist() == [0]  # of one point (3,) scores
     region_count(labels, points, num_samples=4, resolution=5)
     assert max(sizes) <= 30  # 240 large images at once could fill the memory
 

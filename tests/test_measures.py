@@ -224,6 +224,7 @@ def test_margin_over_gradient_is_the_distance_to_the_boundary_of_a_linear_classi
     ("maximum", lambda z: torch.maximum(z, torch.zeros(()))), ("max", lambda z: z.max(0 * z)),
     ("abs", lambda z: z.clone().abs_()), ("relu6", torch.nn.functional.relu6),
     ("clamp", lambda z: z.clamp(min=0)), ("threshold", torch.nn.Threshold(0, 0)),
+    ("tanhshrink", F.tanhshrink),
 ])  # fmt: skip
 def test_measures_of_units_refuse_bends_that_they_would_not_see(measure, name, bend):
     x, of = grey(-1.0, 0.0, 1.0), ([1.0], [0.0], [1.0])
@@ -255,7 +256,7 @@ def test_rivals_of_the_second_round_draw_segments_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "activation", [F.relu, torch.relu, F.silu, torch.nn.ReLU(), torch.nn.SiLU(True)]
+    "activation", [F.relu, torch.relu, F.silu, torch.nn.Softplus(), torch.nn.SiLU(True)]
 )
 def test_linear_pieces_and_local_complexity_of_three_units(activation):
     """Signs change at a mean grey of 0.003, 0.25 and 0.6, first near the image at 0."""

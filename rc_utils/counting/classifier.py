@@ -56,6 +56,7 @@ class Classifier:
         known = isinstance(output, list) or hasattr(output, "__array__")
         require(known, f"the model returned a {type(output).__name__}: give it one output")
         output = as_tensor(output).detach()
+        output = output[None] if n == 1 == output.ndim else output  # of a model that squeezes
         column = output.ndim <= 2 and output.numel() == n
         fits = column or (output.ndim == 2 and len(output) == n <= output.numel())
         found = f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points"
@@ -88,8 +89,8 @@ def as_classifier(model, points, names=None):
     is_module = isinstance(owner, nn.Module) and name == "forward"
     if is_module or (name == "predict" and hasattr(owner, "__sklearn_tags__")):
         model = owner  # whose modes, and whether it classifies, can be told
-    last = owner.steps[-1][1] if hasattr(owner, "steps") else owner  # of a pipeline
-    of_pairs = name == "decision_function" and getattr(last, "decision_function_shape", "") == "ovo"
+    inside = getattr(owner, "get_params", dict)() if name == "decision_function" else {}
+    of_pairs = "ovo" in map(str, inside.values())  # of what is inside a pipeline or a search, too
     fault = "decision_function scores pairs of classes: give the classifier itself"
     require(not of_pairs or len(owner.classes_) < 3, fault)
     if isinstance(model, nn.Module):
@@ -223,6 +224,7 @@ def probed(classifier, points, batch_size=None):
 
     module, watch, others = classifier.module, Watch(size), []
     state = [] if module is None else [*module.parameters(), *module.buffers()]
+    state = [tensor for tensor in state if tensor.layout is torch.strided]  # no sparse graph
     before = [tensor.detach().clone() for tensor in state]
     # In one call, since each call of `read_outputs` begins in the same random state.
     first, again = np.split(outputs(order.repeat(2), size), 2)
@@ -404,7 +406,8 @@ def predict_labels(model: Any, points: Any, *, batch_size: int | None = None) ->
     def batch_of(start, stop):
         return gather(rows, np.arange(start, stop), classifier.device, classifier.dtype)
 
-    alone = batch_of(0, min(NUM_PROBED_LABELS, len(rows)))[:, None]  # simplices of one corner
+    spread = np.linspace(0, len(rows) - 1, min(NUM_PROBED_LABELS, len(rows))).astype(int)
+    alone = gather(rows, spread, classifier.device, classifier.dtype)[:, None]  # of one corner
     classifier = require_sign(probed_inside(classifier, alone, batch_size))
     return read_labels(classifier, batch_of, len(rows))
 

@@ -236,7 +236,8 @@ def jumps_of(mesh, faces, judged):
     rest = mesh.scores[beyond] - np.einsum("ek,ekc->ec", weights, mesh.scores[faces[one]])
     own = np.abs(weights[np.arange(len(one)), corner])
     jump = np.abs(rest).max(1) * np.maximum(1, 1 / own)
-    jumps = np.zeros(len(faces))
+    jumps = np.full(len(faces), np.inf)  # without a neighbour nothing shows how scores bend
+    jumps[one] = jumps[two] = 0
     np.maximum.at(jumps, one, jump)
     np.maximum.at(jumps, two, jump)
     return jumps

@@ -8,6 +8,7 @@ from tqdm import tqdm
 
 from rc_utils.counting.classifier import classifier_inside, rounding_of, scores_at
 from rc_utils.counting.lattice import make_lattice
+from rc_utils.validation import require
 
 # Intervals a unit of alpha, or a shorter range as a whole, is first cut into.
 COARSE_INTERVALS = 24
@@ -82,6 +83,7 @@ def segment_table(model, vertices, *, batch_size=None, progress=False):
     ValueError as `region_count`, for a model that returns labels too.
     """
     classifier, corners = classifier_inside(model, vertices, batch_size)
+    require(corners.shape[1] == 2, "vertices span no segments; expected (N, 2, *shape)")
     lattice, tables, blocks = make_lattice(1), [], corners.split(BLOCK_SEGMENTS)
     for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
         samples = sample_adaptively(classifier, part, lattice)

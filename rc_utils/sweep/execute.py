@@ -273,11 +273,9 @@ def _parser():
     add("--workers", type=int, default=0, help="local worker processes; 0, this process alone")
     add("--scheduler", help="address of a Dask scheduler, for instance tcp://10.0.0.1:8786")
     add("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
-    nth = "every N-th run, from the i-th on (i < N)"
-    add("--shard", type=shard, default=(0, 1), metavar="i/N", help=nth)
+    add("--shard", type=shard, default=(0, 1), metavar="i/N", help="every N-th run from run i < N")
     add("--compile", action="store_true", help="torch.compile the networks")
-    of_one = {"action": "append", "default": [], "metavar": "NAME"}
-    add("--experiment", **of_one, help="of this one alone; may be repeated")
+    add("--experiment", action="append", default=[], metavar="NAME", help="one or more, repeated")
     add_one("--plan", action="store_true", help="say what is missing, run nothing")
     add_one("--freeze", action="store_true", help="write the records to runs.jsonl, run nothing")
     add_one("--verify", type=int, metavar="N", help="train N recorded runs again and compare")
@@ -303,7 +301,12 @@ def main(arguments=None):
             print(f"{number} records in {path}" if number else nothing)
             return 0 if number else 1
         if options.verify is not None:
-            return _verify(campaign, options)
+            agree = []
+            for line, agrees in verify(campaign, options.verify, device=options.device):
+                tqdm.write(line)
+                agree.append(agrees)
+            print(f"{sum(agree)} of {len(agree)} reproduced")
+            return 0 if all(agree) else 1
         return _sweep(campaign, options)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -311,15 +314,6 @@ def main(arguments=None):
     except KeyboardInterrupt:
         print("interrupted: the same command does the rest", file=sys.stderr)
         return 130
-
-
-def _verify(campaign, options):
-    agree = []
-    for line, agrees in verify(campaign, options.verify, device=options.device):
-        tqdm.write(line)
-        agree.append(agrees)
-    print(f"{sum(agree)} of {len(agree)} reproduced")
-    return 0 if all(agree) else 1
 
 
 def _sweep(campaign, options):
