@@ -141,13 +141,13 @@ def test_experiments_alike_have_equal_settings_however_the_file_writes_them(tmp_
     wide = campaign.restricted(["wide"])
     assert wide.plan_network({"name": "M"}) == wide.plan_network({"name": "M"}, "wide")
     write_all(campaign)
-    first, again, noise = (records.plain_runs("t", 0, name) for name in ("", "again", "noise"))
+    first, again, noise = (records.plain_runs("t", experiment=e) for e in ("", "again", "noise"))
     assert [len(runs) for runs in (first, again, noise)] == [10, 12, 1]  # without mixup, with it
-    assert first["setting"].nunique() == 5  # of one of them both have runs
+    assert (first["setting"].nunique(), first["count"][0]) == (5, 2.5)  # of one both have runs
     assert records.load_runs("t")["setting"].iloc[-1] == "lr=0.03, batch_size=32, mixup_alpha=1.0"
     one, all_ = map(records.describe_runs, (noise, records.campaign_runs("t")))
     assert "image_size 8, label_noise 0.5\n" in one.partition("1 network, 1 seed;")[2]
-    assert "image_size 8, label_noise default or 0.5\n" in all_
+    assert "default or 0.5\n16 fit their training images (accuracy at least 0.99), 0 div" in all_
 
 
 def test_a_campaign_whose_runs_have_no_main_count_is_named(campaign, monkeypatch):
