@@ -299,9 +299,7 @@ def weighted_pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.nd
     total = weights.sum(1, keepdims=True)
     dx = x - (weights * x).sum(1, keepdims=True) / total
     dy = y - (weights * y).sum(1, keepdims=True) / total
-    sxx = (weights * dx * dx).sum(1)
-    syy = (weights * dy * dy).sum(1)
-    sxy = (weights * dx * dy).sum(1)
+    sxx, syy, sxy = [(weights * a * b).sum(1) for a, b in ((dx, dx), (dy, dy), (dx, dy))]
     # A variance this small against the values is rounding.
     floor = 1e-24 * total[:, 0]
     usable = (sxx > floor * np.abs(x).max(-1) ** 2) & (syy > floor * np.abs(y).max(-1) ** 2)
@@ -372,11 +370,13 @@ def with_logs(rows: pd.DataFrame) -> pd.DataFrame:
 def regression_formula(rows: pd.DataFrame) -> str:
     """Regression formula for the count: a level per network, a slope in log lr and log batch size.
 
-    "count ~ C(network) + log2_lr + log2_batch", as far as these differ, a level for whatever else.
+    "count ~ C(network) + log2_lr + log2_batch", as far as these differ; for whatever else levels,
+    or a slope where a value occurs once, as where values are drawn.
     """
     known = [k for k in ("network", *vars(TrainConfig())) if k in rows and k != "seed"]
     varied = [k for k in known if rows[k].nunique(dropna=False) > 1]
-    terms = [f"C({k})" for k in varied if k not in LOGS]
+    repeated = [k for k in varied if rows[k].duplicated(keep=False).all()]
+    terms = [f"C({k})" if k in repeated else k for k in varied if k not in LOGS]
     terms += [log for key, log in LOGS.items() if key in varied]
     return f"count ~ {' + '.join(terms) or '1'}"
 

@@ -258,9 +258,9 @@ def test_replicates_are_averaged_and_a_weight_decay_that_matters_is_none():
     assert rows["interpolates"].sum() == 24
     assert not {"seed", "run_id", "weight_decay"} & set(rows)
     assert len(average_replicates(make_runs(decays=(1e-4, 1e-5)))) == 54  # above what is negligible
-    decayed = make_runs(decays=(1e-2, 1e-5))
-    assert decayed["setting"][0] == "lr=0.1, batch_size=256, weight_decay=0.01"
+    assert " + momentum + " in regression_formula(with_logs(rows.assign(momentum=range(27))))
     three = make_runs(decays=(1e-2, 1e-5, 1e-6))  # of which two are the same
+    assert three["setting"][0] == "lr=0.1, batch_size=256, weight_decay=0.01"
     assert len(average_replicates(three)) == 54
     assert regression_formula(with_logs(three)).endswith("C(weight_decay) + log2_lr + log2_batch")
     runs["optimizer"] = np.where(runs["lr"] < 0.1, "sgd", None)  # none is a level of its own

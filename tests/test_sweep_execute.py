@@ -205,8 +205,7 @@ def test_weights_are_kept_where_asked_and_a_network_is_else_trained_again(monkey
         assert not torch.equal(before, after)
     with monkeypatch.context() as patch:
         patch.setattr(run, "train", lambda *a, **k: pytest.fail("trained again"))
-        run.trained_network(planned)
-    before = run.trained_network(planned).state_dict()
+        before = run.trained_network(planned).state_dict()
     with monkeypatch.context() as patch:  # as the names of a network's tensors may be others later
         patch.setattr(run, "kept_weights", lambda _: {"0/old name": None, "1/old name": None})
         after = run.trained_network(planned).state_dict()

@@ -159,7 +159,7 @@ def test_a_campaign_whose_runs_have_no_main_count_is_named(campaign, monkeypatch
     with pytest.raises(ValueError, match="sweep 'my t' --experiment 'two words'` trains its runs"):
         records.campaign_runs("my t", "two words")
     monkeypatch.setattr(records, "load_runs", lambda *_, **__: runs)
-    with pytest.raises(ValueError, match="no run of campaign 't' has a count 'other'"):
+    with pytest.raises(ValueError, match="no run chosen of campaign 't' has a count 'other'"):
         records.campaign_runs("t", count="other")
     for counted in (0, 1):  # as after the campaign was edited, and in the middle of a sweep
         runs["count_main"] = [2.0] * counted + [np.nan] * (len(runs) - counted)

@@ -346,7 +346,7 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
         runs = runs[runs["experiment"] == campaign.experiment(experiment).name]
         command += f" --experiment {shlex.quote(experiment)}"
     require(len(runs), f"there is no record of campaign {name!r} yet: `{command}` trains its runs")
-    diverged = f"all {len(runs)} runs of campaign {name!r} diverged; give it smaller learning rates"
+    diverged = f"all {len(runs)} runs chosen of campaign {name!r} diverged: lower their lr"
     require((runs["status"] == "ok").any(), diverged)
     if count:
         absent = runs.get(f"count_{count}", pd.Series(np.nan, runs.index)).isna()
@@ -354,7 +354,7 @@ def campaign_runs(name, experiment="", num_samples=0, count="main"):
         lack = (runs["experiment"].isin(asked) & (runs["status"] == "ok") & absent).sum()
         again = f"{lack} of {len(runs)} runs lack the count {count!r}: `{command}` makes them again"
         require(not lack, again)
-        none = f"no run of campaign {name!r} has a count {count!r}, which the page shows"
+        none = f"no run chosen of campaign {name!r} has a count {count!r}, which the page shows"
         require(not absent.all(), f"{none}: let it count")
     return runs.reset_index(drop=True)
 
