@@ -116,7 +116,10 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
     """
     campaigns, table = pages.read_pages(layout.book / "pages.toml")
     pages.check_contents(table, layout.book / "_toc.yml")
-    chosen = pages.select(table, only)
+    chosen, names = pages.select(table, only), {page.name for page in table}
+    for path in (layout.book / "notebooks").glob("*"):
+        if path.name.partition(".")[0] not in names:  # results of a page that is no more
+            path.unlink()
     if not skip_sweep:
         read = {name for page in chosen for name in page.campaigns}
         with _stage("Campaigns"):
@@ -131,18 +134,18 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
         rendered = render(layout, strict=not unexecuted)
         print("  rendered" if rendered else "  unchanged")
     if as_pdf:
-        _print_book(layout, rendered)
+        _print_book(layout)
     if unexecuted:
         names = ", ".join(unexecuted)
         print(f"Shown without results, because not asked for and not executed before: {names}.")
     return layout.book / "_build" / "html" / "index.html"
 
 
-def _print_book(layout, rendered):
-    """Write the book as one PDF, unless it exists and no page was rendered again."""
+def _print_book(layout):
+    """Write the book as one PDF, unless there is one of the pages as they are rendered now."""
     html = layout.book / "_build" / "html"
     path = html / "downloads" / "book.pdf"
-    if path.is_file() and not rendered:
+    if path.is_file():
         return
     with _stage("PDF"):
         contents = (layout.book / "_toc.yml").read_text(encoding="utf8")

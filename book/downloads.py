@@ -14,7 +14,8 @@ _DATE = (2025, 1, 1, 0, 0, 0)  # the same contents give the same archive
 def write(layout, html):
     """Write `downloads/` below the built pages of a book."""
     folder = html / "downloads"
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # with a PDF of former pages
+    folder.mkdir(parents=True)
     notebooks = sorted((layout.root / "notebooks").glob("*.ipynb"))
     _archive(folder / "notebooks.zip", {path.name: path.read_bytes() for path in notebooks})
     records = record_tables(layout.root / "campaigns")

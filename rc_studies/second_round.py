@@ -27,12 +27,14 @@ DISAGREEMENT = "disagreement.csv"  # in the folder of a campaign: run_id, disagr
 def outcome(group, networks):
     """Deciding numbers of study 6 ("twins") or 7 ("gap"), one row per network, and the decision.
 
-    networks: the complete `Study` of each. Columns: network, runs, r (an `Estimate`), "against
-    mixup" (decision on equivalence with mixup accuracy); for twins also the `reliabilities` and r
-    over the root of their product; at the paper's gap r given log lr and log batch size.
+    networks: the `Study` of each. Columns: network, runs, r (an `Estimate`), "against mixup"
+    (decision on equivalence with mixup accuracy); for twins also the `reliabilities` and r over the
+    root of their product; at the paper's gap r given log lr and log batch size. Raises ValueError
+    if a study is not complete.
     """
     rows = []
     for study in networks:
+        study.require_complete()
         runs = deciding_runs(group, study)
         row = {"network": runs["network"].iloc[0], "runs": len(runs)}
         count, rival, gap = (runs[column].to_numpy(float) for column in (COUNT, RIVAL, "gap"))

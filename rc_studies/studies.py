@@ -77,10 +77,10 @@ class Study:
     asked: int
     records: dict
 
-    @property
-    def complete(self) -> bool:
-        """Whether every run is made, without which no result may be looked at."""
-        return self.made == self.asked
+    def require_complete(self) -> None:
+        """Raise ValueError unless every run is made, without which no result may be looked at."""
+        part = f"{self.name} has {self.made} of {self.asked} runs; results need all of them"
+        require(self.made == self.asked, f"{part}: run `python -m rc_utils.sweep {self.name}`")
 
 
 def study_runs(campaign: str) -> Study:
@@ -100,8 +100,7 @@ def first_round() -> dict[str, Study]:
     """`study_runs` of the five studies by name. Raises ValueError if one is not complete."""
     found = {name: study_runs(f"study-{name}") for name in STUDIES}
     for study in found.values():
-        part = f"{study.name} has {study.made} of {study.asked} runs; results need all of them"
-        require(study.complete, f"{part}: run `python -m rc_utils.sweep {study.name}`")
+        study.require_complete()
     return found
 
 

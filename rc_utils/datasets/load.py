@@ -190,14 +190,14 @@ def checked(arrays, name):
     train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
     require(train == test, f"x_train has images of shape {train}, x_test of {test}")
     labels = np.unique(arrays["y_train"])
-    names = arrays.get("classes", labels).tolist()
+    names = arrays.get("classes", labels).astype(str).tolist()
     found = f"y_train has the labels {labels[:9]} for {len(names)} classes"
     in_order = np.array_equal(labels, np.arange(len(names)))
     require(in_order, f"{found}, expected 0, 1, ... without a gap")
     others = np.setdiff1d(arrays["y_test"], labels)
     require(not len(others), f"y_test has the labels {others[:9]}, which y_train has not")
     texts = {"source": str(arrays.get("source", name)), "note": str(arrays.get("note", ""))}
-    return arrays | texts | {"classes": tuple(map(str, names))}
+    return arrays | texts | {"classes": tuple(names)}
 
 
 def choose(arrays, *, n_train, n_test, classes, seed):

@@ -104,8 +104,8 @@ def read_frozen(path, lose_nothing=False):
     lost = f"{path} has damaged lines: restore them, or delete them to make their runs again"
     require(not lose_nothing or None not in found, lost)
     records = {record["run_id"]: record for record in found if record is not None}
-    twice = len(found) - found.count(None) - len(records)
-    require(not twice, f"{path} has {twice} runs on more than one line: delete all lines but one")
+    twice = [r["run_id"] for r in found if r is not None and r is not records[r["run_id"]]]
+    require(not twice, f"{path} has runs on several lines, {twice}: delete all but one of each")
     return records
 
 
@@ -149,7 +149,8 @@ def freeze(campaign):
     records = read_frozen(path, lose_nothing=True)
     plans = campaign.runs()
     for key, (record, _) in find_records(plans).items():
-        if key not in records or is_complete(record, plans[key]):
+        fine = "ok", records.get(key, record)["status"]  # a diverged run replaces no other
+        if key not in records or (is_complete(record, plans[key]) and record["status"] in fine):
             records[key] = record
     lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
     if lines:
@@ -389,8 +390,7 @@ def plain_runs(name, num_samples=0, experiment=""):
     runs = campaign_runs(name, "", num_samples)
     runs = runs[runs["experiment"].isin(names)].drop_duplicates("run_id")
     runs = runs[runs["count"].notna() | (runs["status"] != "ok")]
-    alike = [e for e in campaign.experiments if e.name in names]
-    varied = {key for e in alike for key in e.grid | e.ranges}
+    varied = {key for e in campaign.experiments if e.name in names for key in e.grid | e.ranges}
     usual = TRAIN_DEFAULTS | campaign.train | chosen.train
     for key in varied - {*chosen.grid, *chosen.ranges, "lr", "batch_size", "weight_decay"}:
         runs = runs[runs[key] == usual[key]]
