@@ -88,7 +88,8 @@ def _table(frame):
         # The index's name above it, not in a row of its own.
         frame = frame.rename_axis(index=None, columns=frame.index.name)
     look = {"border": 0, "na_rep": "", "max_rows": pd.get_option("display.max_rows")}
-    return frame.to_html(index=not isinstance(frame.index, pd.RangeIndex), **look)
+    only_counts = isinstance(frame.index, pd.RangeIndex) and frame.columns.name is None
+    return frame.to_html(index=not only_counts, **look)
 
 
 def width() -> float:
@@ -128,7 +129,7 @@ def scatter_count_gap(
     handles = []
     for network, group in points.groupby("network", sort=False):
         style, text = network_style(network), network
-        fits = group["interpolates"].astype(bool)
+        fits = group["interpolates"].isin([True])
         for rows, face in ((group[fits], style["color"]), (group[~fits], "none")):
             look = {"marker": style["marker"], "edgecolor": style["color"], "facecolor": face}
             ax.scatter(rows[x], rows[y], s=50, alpha=0.85, linewidth=1.2, **look)
@@ -141,7 +142,7 @@ def scatter_count_gap(
             line = np.polyval(np.polyfit(group[x], group[y], 1), along)
             ax.plot(along, line, color=style["color"], alpha=0.4, linewidth=1.5, zorder=1)
         handles.append(Line2D([], [], label=text, **style, linestyle="none"))
-    if not points["interpolates"].all():
+    if not points["interpolates"].isin([True]).all():
         look = {"color": "0.3", "marker": "o", "mfc": "none", "linestyle": "none"}
         handles.append(Line2D([], [], label="training accuracy\nbelow 0.99", **look))
     ax.set(xlabel=label_of(x), ylabel=label_of(y))
@@ -159,7 +160,7 @@ def intervals(
     shift: float = 0.0,
     label: str | None = None,
 ) -> None:
-    """Estimates with their 95 % intervals, a row for each name from 0 on, empty without a value.
+    """Estimates with their 95 % intervals, a row for each name, in order, empty without a value.
 
     color: one for all, or one per row, which the name of the row has, too.
     """

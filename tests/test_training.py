@@ -17,7 +17,7 @@ from rc_utils.evaluation import full_precision
 from rc_utils.measures import sharpness
 from rc_utils.networks import build_network
 from rc_utils.training import TrainConfig, evaluate, train
-from rc_utils.training.loop import PointsBetween, random_labels, training_layout
+from rc_utils.training.loop import PointsBetween, random_labels, slices_of, training_layout
 
 
 def small_network(seed=0):
@@ -50,17 +50,18 @@ def test_strided_projections_have_their_gradient(tiny_data, channels):
 
 def test_evaluate_matches_the_definition(tiny_data):
     network = small_network().eval()
-    with torch.no_grad():
-        logits = network(tiny_data.x_test[:])
+    logits = network(tiny_data.x_test[:]).detach()
     loss, accuracy = evaluate(network.train(), tiny_data.x_test, tiny_data.y_test)
-    expected = float(nn.functional.cross_entropy(logits, tiny_data.y_test))
-    assert loss == pytest.approx(expected, rel=1e-4)
+    assert loss == pytest.approx(float(F.cross_entropy(logits, tiny_data.y_test)), rel=1e-4)
     assert accuracy == float((logits.argmax(1) == tiny_data.y_test).double().mean())
     assert network.training
     network.register_forward_pre_hook(lambda module, given: (given[0].mul_(2),))
     images = tiny_data.x_test[:]
     twice = [evaluate(network, images, tiny_data.y_test) for _ in range(2)]
     assert twice[0] == twice[1]
+    network.register_forward_hook(lambda module, given, z: z.squeeze())  # as some do, of one image
+    assert evaluate(network, images[:1], tiny_data.y_test[:1])[0] > 0
+    assert slices_of(torch.zeros(1001, 3, 8, 8), 1000) == [slice(0, 1001)]
     for number, labels in ((9, tiny_data.y_test), (0, tiny_data.y_test[:0])):
         with pytest.raises(ValueError, match=f"labels for {number} images: give one for each"):
             evaluate(network, images[:number], labels)
@@ -338,8 +339,7 @@ class Attention(torch.nn.Linear):
 
 def test_attention_is_differentiated_twice_by_the_penalty_and_the_sharpness(tiny_data):
     torch.manual_seed(0)
-    network = Attention(8, 10)
-    config = dataclasses.replace(CONFIG, gradient_penalty=0.2)
+    network, config = Attention(8, 10), dataclasses.replace(CONFIG, gradient_penalty=0.2)
     assert train(network, tiny_data, config).status == "ok"
     assert sharpness(network, tiny_data.x_train[:50], tiny_data.y_train[:50]) > 0
 

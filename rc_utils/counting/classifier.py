@@ -273,9 +273,7 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         output = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(output):
-            if not isinstance(tensor, torch.Tensor):
-                continue
+        for tensor in filter(torch.is_tensor, tree_leaves(output)):
             of_points = tensor.shape[:1] == (self.number,)
             if tensor.is_floating_point() or (tensor.is_quantized and of_points):
                 self.rounds = self.rounds or tensor.itemsize < 4

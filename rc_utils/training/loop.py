@@ -120,6 +120,7 @@ def train(
     outside = [epoch for epoch in measure_epochs if epoch > config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
     check_outputs(network, data)
+    between = PointsBetween(config, data) if config.between_share else None
     step: Callable[..., Any] = network
     if compile:
         torch.compiler.reset()  # it stops compiling code that many networks share
@@ -150,12 +151,12 @@ def train(
             for _ in _epochs(network, step, noise, first, progress):
                 pass
         look(0)
-        for row in _epochs(network, step, data, config, progress):
+        for row in _epochs(network, step, data, config, progress, between):
             history.append(row)
             if math.isfinite(row["train_loss"]):
                 look(row["epoch"])
         finite = all(math.isfinite(row["train_loss"]) for row in history)
-        finite = finite and all(p.isfinite().all() for p in network.parameters())
+        finite = finite and all(p.isfinite().all() for p in network.parameters() if p.requires_grad)
     if device.type == "cuda":
         network.to(memory_format=torch.contiguous_format)
         torch.cuda.empty_cache()  # for other processes on the same card
@@ -177,7 +178,7 @@ def evaluate(network: torch.nn.Module, x: Images, y: torch.Tensor) -> tuple[floa
         loss, correct = torch.zeros((), device=y.device), torch.zeros((), device=y.device)
         for part in slices_of(x, 1000, y):
             # A copy, for a network that works on its input in place.
-            logits = network(x[part].clone()).float()
+            logits = network(x[part].clone()).float().reshape(len(y[part]), -1)
             loss += F.cross_entropy(logits, y[part], reduction="sum")
             correct += (logits.argmax(1) == y[part]).sum()
     return loss.item() / len(y), correct.item() / len(y)
@@ -234,7 +235,7 @@ def check_outputs(network, data):
         warnings.warn(f"{found}, all between 0 and 1: are they sigmoids? {logits}", stacklevel=3)
 
 
-def _epochs(network, step, data, config, progress):
+def _epochs(network, step, data, config, progress, between=None):
     """Train; yields the rows of `TrainRun.history`, up to the first whose loss is not finite."""
     trained = [p for p in network.parameters() if p.requires_grad]
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
@@ -243,7 +244,6 @@ def _epochs(network, step, data, config, progress):
         settings["momentum"] = config.momentum
     # All parameters in one call: the same bits as one by one, in less time for many small layers.
     optimizer = kinds[config.optimizer](trained, **settings, foreach=True)
-    between = PointsBetween(config, data) if config.between_share else None
     rng = np.random.default_rng(config.seed)
     bar = {"desc": "training", "unit": "epoch", "mininterval": 2.0, "disable": not progress}
     for epoch in tqdm(range(config.epochs), **bar):
