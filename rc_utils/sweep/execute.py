@@ -275,7 +275,7 @@ def _parser():
     add("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
     add("--shard", type=shard, default=(0, 1), metavar="i/N", help="every N-th run from run i < N")
     add("--compile", action="store_true", help="torch.compile the networks")
-    add("--experiment", action="append", default=[], metavar="NAME", help="one or more, repeated")
+    add("--experiment", action="append", default=[], metavar="NAME", help="alone; may be repeated")
     add_one("--plan", action="store_true", help="say what is missing, run nothing")
     add_one("--freeze", action="store_true", help="write the records to runs.jsonl, run nothing")
     add_one("--verify", type=int, metavar="N", help="train N recorded runs again and compare")
