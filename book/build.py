@@ -116,9 +116,9 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
     """
     campaigns, table = pages.read_pages(layout.book / "pages.toml")
     pages.check_contents(table, layout.book / "_toc.yml")
-    chosen, names = pages.select(table, only), {page.name for page in table}
+    chosen, there = pages.select(table, only), {page.name for page in table}
     for path in (layout.book / "notebooks").glob("*.csv"):
-        if path.stem not in names:  # results of a page that is no more
+        if path.stem not in there:  # results of a page that is no more
             path.unlink()
     if not skip_sweep:
         read = {name for page in chosen for name in page.campaigns}

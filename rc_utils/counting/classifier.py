@@ -56,7 +56,7 @@ class Classifier:
         known = isinstance(output, list) or hasattr(output, "__array__")
         require(known, f"the model returned a {type(output).__name__}: give it one output")
         output = as_tensor(output).detach()
-        output = output[None] if n == 1 == output.ndim else output  # of a model that squeezes
+        output = output[None] if n == output.ndim == 1 else output  # of a model that squeezes
         column = output.ndim <= 2 and output.numel() == n
         fits = column or (output.ndim == 2 and len(output) == n <= output.numel())
         found = f"the model returned {output.dtype} of shape {tuple(output.shape)} for {n} points"

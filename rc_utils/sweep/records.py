@@ -142,15 +142,15 @@ def find_records(plans, origin=None):
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, beside those that are there.
 
-    A record that is there is replaced by a complete one only. Returns (path, number of records);
-    without any nothing is written. Raises ValueError where that would lose a damaged line.
+    One that is there gives way to a complete one that did not diverge. Returns (path, number of
+    records); without any nothing is written. Raises ValueError where a damaged line would be lost.
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path, lose_nothing=True)
     plans = campaign.runs()
     for key, (record, _) in find_records(plans).items():
-        fine = "ok", records.get(key, record)["status"]  # a diverged run replaces no other
-        if key not in records or (is_complete(record, plans[key]) and record["status"] in fine):
+        is_whole = record["status"] == "ok" and is_complete(record, plans[key])
+        if key not in records or is_whole:
             records[key] = record
     lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
     if lines:
