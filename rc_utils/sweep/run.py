@@ -44,10 +44,10 @@ def dataset_of(spec, device="cpu"):
 
 
 def network_of(spec, data):
-    """The untrained network of a run."""
+    """The untrained network of a run, on the device of its data."""
     shape = {name: getattr(data, name) for name in ("num_classes", "in_channels", "image_size")}
-    network = build_network(**spec.network, **shape, seed=spec.train.seed)
-    return network.to(memory_format=training_layout(network, data.x_train, data.y_train.device))
+    network = build_network(**spec.network, **shape, seed=spec.train.seed).to(data.device)
+    return network.to(memory_format=training_layout(network, data.x_train, data.device))
 
 
 @contextlib.contextmanager
@@ -120,7 +120,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     record = {"schema": SCHEMA, "run_id": spec.run_id, "spec": dataclasses.asdict(spec)}
 
     def taken(network, counts, measures):
-        initial = network_of(spec, data).to(data.device) if measures else None
+        initial = network_of(spec, data) if measures else None
         with own_random_state(data.device, spec.train.seed):
             values = {name: _as_json(measure(name, network, initial, data)) for name in measures}
         entries = [count_regions(network, data, settings) for settings in counts]
@@ -136,19 +136,18 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
         return seen | taken(network, asked["evolution_counts"], asked["evolution_measures"])
 
     loss = next(iter(asked["evolution_loss"]), None)
-    looks = {"measure_epochs": asked["evolution_epochs"], "measure_loss": loss}
-    options = {"device": device, "compile": compile, "progress": progress}
+    when = {"measure_epochs": asked["evolution_epochs"], "measure_loss": loss}
     is_readers = not is_ours(NETWORKS.get(spec.network["name"]))
     if is_readers:
-        check_outputs(network.to(data.device), data)
+        check_outputs(network, data)
     # What cannot be measured or counted says so before the training.
     names = asked["measures"] + asked["evolution_measures"]
     names = [name for name in names if is_readers or not is_ours(MEASURES[name])]
     small = {"num_samples": 1, "resolution": 2}
     counts = [count | small for count in asked["counts"] + asked["evolution_counts"]]
     with contextlib.suppress(NonFiniteScores):
-        taken(network.to(data.device), counts, names)
-    run = train(network, data, spec.train, measure=look, **looks, **options)
+        taken(network, counts, names)
+    run = train(network, data, spec.train, measure=look, compile=compile, progress=progress, **when)
     if is_readers:  # whose code may change under its name
         record["start"] = start_of(spec)
     results = {name: _as_json(getattr(run, name)) for name in records.RESULTS}
@@ -336,15 +335,14 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
     threads = record["provenance"]["threads"] if record else torch.get_num_threads()
     if is_new := any(f"{epoch}/{name}" not in states for epoch in every for name in names):
         with torch_threads(threads):
-            looks = {"measure": _state_of, "measure_epochs": every}
-            options = {"device": device, "progress": progress}
-            run = train(network_of(spec, data), data, spec.train, **looks, **options)
+            options = {"measure": _state_of, "measure_epochs": every, "progress": progress}
+            run = train(network_of(spec, data), data, spec.train, **options)
         require(run.status == "ok", f"run {spec.run_id} diverged: it has no trained network")
         for state in run.measurements.values():
             states |= state
     networks = {}
     for epoch in every:
-        networks[epoch] = network = network_of(spec, data).to(device).eval()
+        networks[epoch] = network = network_of(spec, data).eval()
         network.load_state_dict({name: states[f"{epoch}/{name}"] for name in names})
     if record is not None and (is_new or not is_ours(NETWORKS.get(spec.network["name"]))):
         was = record["results"]["test_accuracy"]
