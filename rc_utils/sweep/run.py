@@ -119,7 +119,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     network = network_of(spec, data)
     record = {"schema": SCHEMA, "run_id": spec.run_id, "spec": dataclasses.asdict(spec)}
 
-    def taken(network, counts, measures):
+    def taken(counts, measures):
         initial = network_of(spec, data) if measures else None
         with own_random_state(data.device, spec.train.seed):
             values = {name: _as_json(measure(name, network, initial, data)) for name in measures}
@@ -133,7 +133,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
         _, test_accuracy = evaluate(network, data.x_test, data.y_test)
         seen = {"epoch": epoch, "train_loss": _as_json(train_loss)}
         seen |= {"train_accuracy": train_accuracy, "test_accuracy": test_accuracy}
-        return seen | taken(network, asked["evolution_counts"], asked["evolution_measures"])
+        return seen | taken(asked["evolution_counts"], asked["evolution_measures"])
 
     loss = next(iter(asked["evolution_loss"]), None)
     when = {"measure_epochs": asked["evolution_epochs"], "measure_loss": loss}
@@ -146,7 +146,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     small = {"num_samples": 1, "resolution": 2}
     counts = [count | small for count in asked["counts"] + asked["evolution_counts"]]
     with contextlib.suppress(NonFiniteScores):
-        taken(network, counts, names)
+        taken(counts, names)
     run = train(network, data, spec.train, measure=look, compile=compile, progress=progress, **when)
     if is_readers:  # whose code may change under its name
         record["start"] = start_of(spec)
@@ -158,18 +158,18 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
         record["reached"] = {"loss": loss, "epoch": run.reached_epoch}
     if run.status != "ok":
         return record, states
-    states |= _state_of(run.network, spec.train.epochs)
+    states |= _state_of(network, spec.train.epochs)
     try:
         if data.y_train_true is not None:
-            _, accuracy = evaluate(run.network, data.x_train, data.y_train_true)
+            _, accuracy = evaluate(network, data.x_train, data.y_train_true)
             results["train_accuracy_true_labels"] = accuracy
         if asked["per_image"]:
-            record["per_image"], results["unused_accuracy"] = _right_images(run.network, spec, data)
+            record["per_image"], results["unused_accuracy"] = _right_images(network, spec, data)
         # Records show how networks disagree. One character per label: "0" to "9", then those that
         # follow "9" in Unicode.
-        labels = predict_labels(run.network, data.x_test[:NUM_PREDICTIONS]).tolist()
+        labels = predict_labels(network, data.x_test[:NUM_PREDICTIONS]).tolist()
         record["predictions"] = "".join(chr(ord("0") + label) for label in labels)
-        record |= taken(run.network, asked["counts"], asked["measures"])
+        record |= taken(asked["counts"], asked["measures"])
     except NonFiniteScores:
         record["status"] = "diverged"
     return record, states
