@@ -42,10 +42,9 @@ def _onnx(path, output):
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     entry, outputs = session.get_inputs()[0], [found.name for found in session.get_outputs()]
+    chosen = [found for found in outputs if output in (found, "")]
     known = ", ".join(f"{path}:{found}" for found in outputs)
-    chosen = [output] if output else outputs
-    single = len(chosen) == 1 and chosen[0] in outputs
-    require(single, f"name one of the outputs of {path}: {known}")
+    require(len(chosen) == 1, f"name one of the outputs of {path}: {known}")
     dtype = np.float64 if entry.type == "tensor(double)" else np.float32
 
     def scores(batch):

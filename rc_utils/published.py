@@ -151,8 +151,7 @@ def correlation_result(
     repeats = group == "test-accuracy" and (
         np.ptp(rows["gap"] + rows["test_accuracy"]) < 0.02 * np.ptp(rows["gap"])
     )
-    is_main = network in MAIN_NETWORKS
-    other = f"main/{network}" if is_main else f"architectures/{network}/CIFAR-10"
+    other = f"main/{network}" if network in MAIN_NETWORKS else f"architectures/{network}/CIFAR-10"
     numbers = (found.value, found.low, found.high, found.n)
     yield Result(id_, campaign, *numbers, detail, other if repeats else "")
 
