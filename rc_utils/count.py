@@ -123,8 +123,7 @@ def _array_in(path, key):
         names = points.files
         only = names[0] if len(names) == 1 else None
         key = key or next((k for k in _KEYS if k in names), only)
-        found = f"{path} has the arrays {', '.join(names)}"
-        require(key in names, f"{found}: name one with --points")
+        require(key in names, f"{path} has the arrays {', '.join(names)}: name one with --points")
         points = points[key]
     found = f"{path} holds points of type {points.dtype} and shape {points.shape}"
     fits = points.dtype.kind in "buif" and points.ndim > 1

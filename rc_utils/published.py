@@ -226,8 +226,7 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
         number, follows = theirs.get(id_, math.nan), ""
         if entry.value and not math.isnan(number):
             decimals = len(entry.value.partition(".")[2])
-            difference = round(number, decimals) - float(entry.value)
-            follows = "yes" if abs(difference) < 1e-9 else "no"
+            follows = "yes" if round(number, decimals) == float(entry.value) else "no"
         for result in by_id.get(id_) or [Result(id_, "", math.nan)]:
             label, why = verdict(entry, result)
             repeats = any(_same_number(result, other) for other in by_id.get(result.same_as, []))
