@@ -20,11 +20,6 @@ from rc_utils.validation import check_name, naming, require, settings_from_dict,
 
 SCHEMA = 1
 TRAIN_DEFAULTS = dataclasses.asdict(TrainConfig())
-# What an experiment may ask of a run, as fields of `Experiment`; `records.held` has the same keys.
-ASKED = (
-    *("counts", "measures", "per_image", "evolution_epochs", "evolution_loss"),
-    *("evolution_counts", "evolution_measures", "evolution_weights"),
-)
 
 
 def canonical_json(value):
@@ -55,7 +50,8 @@ class RunSpec:
 class PlannedRun:
     """A run with what its record has to hold.
 
-    asked: a list for each key of `ASKED`, such as settings of counts; empty if nothing is asked.
+    asked: a list for each thing that an experiment may ask for, empty if it does not; counts are
+        asked for by their settings. `records.held` has the same keys.
     frozen: file of the campaign's committed records.
     """
 
@@ -240,14 +236,16 @@ class Campaign:
         train = settings_from_dict(TrainConfig, usual | setting, where)
         own = {"seed": train.seed} if experiment.own_draw else {}
         dataset = self.dataset | experiment.dataset | own
-        asked = {}
-        for key in ASKED:
-            value = getattr(experiment, key)
-            if key in ("counts", "evolution_counts"):
-                value = [self.counts[label] for label in value]
-            elif not isinstance(value, list):  # a switch, or a loss
-                value = [value] if value else []
-            asked[key] = value
+        asked = {
+            "counts": [self.counts[label] for label in experiment.counts],
+            "measures": experiment.measures,
+            "per_image": [True] if experiment.per_image else [],
+            "evolution_epochs": experiment.evolution_epochs,
+            "evolution_loss": [experiment.evolution_loss] if experiment.evolution_loss else [],
+            "evolution_counts": [self.counts[label] for label in experiment.evolution_counts],
+            "evolution_measures": experiment.evolution_measures,
+            "evolution_weights": [True] if experiment.evolution_weights else [],
+        }
         return PlannedRun(RunSpec(dataset, network, train), asked, self.folder / "runs.jsonl")
 
 

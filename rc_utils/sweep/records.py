@@ -171,7 +171,7 @@ def find_count(entries, settings):
 
 
 def held(record):
-    """Contents of a record in the form of `PlannedRun.asked`: a list for each of `ASKED`."""
+    """Contents of a record in the form of `PlannedRun.asked`, with the same keys."""
     looks = record["evolution"]
     look = looks[0] if looks else {"counts": []}  # all looks of a record hold the same
     return {
