@@ -1,7 +1,6 @@
 """Run what is missing of a campaign: `python -m rc_utils.sweep NAME`.
 
-In this process by default, on local worker processes with --workers, on a Dask cluster with
---scheduler. A finished run is on the disk at once; after a kill the next call does the others.
+A finished run is on the disk at once; after a kill the next call does the others.
 """
 
 import argparse
