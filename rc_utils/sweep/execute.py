@@ -203,9 +203,9 @@ def plan(campaign, shard=(0, 1)):
     by_experiment, seconds = {}, {}
     for experiment, _, planned in campaign.entries():
         by_experiment.setdefault(experiment.name, set()).add(planned.spec.run_id)
-    for record, _ in found.values():
+    for key, (record, _) in found.items():
         spent = record["provenance"]["seconds_train"] + sum(c["seconds"] for c in record["counts"])
-        seconds.setdefault(_cost_key(record["spec"]), []).append(spent)
+        seconds.setdefault(_cost_key(plans[key].spec), []).append(spent)
     yield f"{campaign.name}: {campaign.title}"
     for name, asked in by_experiment.items():
         yield f"  {name}: {len(asked & complete)} of {len(asked)} runs are complete"
@@ -213,17 +213,17 @@ def plan(campaign, shard=(0, 1)):
     again = sum(planned.spec.run_id in found for planned in todo)
     lacks = f", {again} of them again: their records lack a count or a measure" if again else ""
     yield f"  {len(todo)} of {len(plans)} distinct runs to do{part}{lacks}"
-    keys = [_cost_key(dataclasses.asdict(planned.spec)) for planned in todo]
+    keys = [_cost_key(planned.spec) for planned in todo]
     known = [np.median(seconds[key]) for key in keys if key in seconds]
     if known:
         hours = f"about {sum(known) / 3600:.2g} process hours of training and counting"
         yield f"  {hours} for {len(known)} of them, by the records there are"
 
 
-def _cost_key(settings):
+def _cost_key(spec):
     """Text that is equal for runs that take about as long."""
-    dataset = {key: value for key, value in settings["dataset"].items() if key != "seed"}
-    return canonical_json([settings["network"], dataset, settings["train"]["epochs"]])
+    dataset = {key: value for key, value in spec.dataset.items() if key != "seed"}
+    return canonical_json([spec.network, dataset, spec.train.epochs])
 
 
 def verify(campaign, number, seed=0, device="cpu"):
