@@ -26,7 +26,7 @@ def load_model(name):
     AttributeError where the module has no such name.
     """
     if name.endswith(".onnx") or ".onnx:" in name:
-        stem, _, output = name.partition(".onnx")
+        stem, _, output = name.rpartition(".onnx")
         return _onnx(f"{stem}.onnx", output.removeprefix(":"))
     module, _, attribute = name.partition(":")
     known = "neither module:name nor a file .onnx; name weights by a module that loads them"

@@ -9,8 +9,6 @@ import subprocess
 import numpy as np
 import torch
 
-from rc_utils.paths import project_root
-
 
 def provenance(data, device, started, seconds, compile):
     """Provenance of a record as plain JSON values."""
@@ -48,7 +46,10 @@ def git_revision():
     """Revision of the code: RC_REVISION, else git's, "+" if tracked files differ, or "unknown"."""
     if os.environ.get("RC_REVISION"):
         return os.environ["RC_REVISION"]
-    command = ["git", "-C", str(project_root()), "describe", "--always", "--abbrev=12", "--dirty=+"]
+    root = pathlib.Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():  # an installed package may lie in somebody else's repository
+        return "unknown"
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--dirty=+"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import pytest
-from filelock import FileLock
 from pretended_gpu import pretended_gpu
 
 from rc_studies import decisions
@@ -18,6 +17,7 @@ from rc_utils.notebooks import find_notebook, notebook_parameters
 from rc_utils.paths import project_root
 from rc_utils.sweep.campaign import load_campaign
 from rc_utils.sweep.execute import sweep
+from rc_utils.sweep.records import missing_runs
 
 NAMES = sorted(path.stem for path in (project_root() / "notebooks").glob("*.ipynb"))
 CAMPAIGNS = pathlib.Path(__file__).parent / "campaigns"
@@ -66,13 +66,15 @@ OTHER = {
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, worker_id):
-    """Results with the runs of the campaigns; the first worker that asks trains them for all."""
+    """Results with the runs of the campaigns, which the workers that ask train between them."""
     own = tmp_path_factory.getbasetemp()
     folder = (own if worker_id == "master" else own.parent) / "swept"
-    with FileLock(f"{folder}.lock"), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RC_RESULTS", str(folder))
-        for campaign in ("shapes-tiny", CAMPAIGNS / "tiny-all", PERCEPTRON, OPTIMIZERS):
-            assert all(outcome.status == "done" for outcome in sweep(load_campaign(campaign)))
+        for name in ("shapes-tiny", CAMPAIGNS / "tiny-all", PERCEPTRON, OPTIMIZERS):
+            campaign = load_campaign(name)
+            while missing_runs(campaign):
+                assert {outcome.status for outcome in sweep(campaign)} <= {"done", "elsewhere"}
     return folder
 
 

@@ -234,8 +234,10 @@ class Campaign:
         usual = self.train | experiment.train
         require("seed" not in usual, "train.seed has no effect: give it in seeds")
         train = settings_from_dict(TrainConfig, usual | setting, where)
-        own = {"seed": train.seed} if experiment.own_draw else {}
-        dataset = self.dataset | experiment.dataset | own
+        dataset = self.dataset | experiment.dataset
+        if experiment.own_draw:
+            require("seed" not in dataset, "dataset.seed has no effect beside own_draw")
+            dataset = dataset | {"seed": train.seed}
         asked = {
             "counts": [self.counts[label] for label in experiment.counts],
             "measures": experiment.measures,

@@ -171,9 +171,9 @@ def check_values(campaign):
     with naming(campaign.name):
         for planned in campaign.runs().values():  # with what all experiments ask of them
             for name in planned.asked["measures"] + planned.asked["evolution_measures"]:
-                taken = f"measure {name!r} has the name of a column of every run: give it another"
-                is_column = name in records.RUN_COLUMNS or name.startswith("count_")
-                require(not is_column, taken)
+                taken = f"measure {name!r} has the name of a column of the tables: give it another"
+                is_column = name in records.RUN_COLUMNS + records.FURTHER_COLUMNS
+                require(not is_column and not name.startswith("count_"), taken)
                 check_name("measure", name, measures.MEASURES)
         # The whole campaign's: records of experiments left out are of the same networks.
         for record, _ in records.find_records(campaign.restricted([]).runs()).values():

@@ -37,6 +37,8 @@ RUN_COLUMNS = (
     *RESULTS,
     *("gap", "interpolates", "count", "count_std_error", "seconds_train", "seconds_count"),
 )
+# Columns that some tables have: a measure can have none of these names either.
+FURTHER_COLUMNS = ("epoch", "reached_loss", "unused_accuracy", "train_accuracy_true_labels")
 
 
 def record_path(run_id):
