@@ -92,9 +92,7 @@ class Mesh:
         self.points = np.concatenate([self.points, sum(self.points[ends[missing].T]) // 2])
         self.owner = np.append(self.owner, self.owner[ends[missing, 0]])
         self.keys = np.append(self.keys, wanted[missing] // 2)
-        there = 2 * self.keys[known:]
-        order = np.argsort(there)
-        middle = known + order[np.searchsorted(there, wanted, sorter=order)][:, None]
+        middle = known + pd.Index(2 * self.keys[known:]).get_indexer(wanted)[:, None]
         first = np.where(places == last, middle, old)
         second = np.where(places < last, np.roll(old, -1, axis=1), first)
         self.elements = np.concatenate([self.elements.compress(~chosen, axis=0), first, second])
