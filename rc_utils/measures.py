@@ -106,7 +106,8 @@ def log_path_norm(network, x):
     levels off, such as tanh, and for a network that subtracts, outside of its layers.
     """
     weights_of(network)  # refuses weights that are computed
-    _refuse_scripted(network)
+    # A clone, since a network may change what an activation gives it in place.
+    activations_as_identity = UnitInputs(network, torch.clone, OTHER_BENDS | NO_PATHS)
     squared = copy.deepcopy(network).eval().double()
     for norm in squared.modules():
         name, is_batch_norm = type(norm).__name__, isinstance(norm, _BatchNorm)
@@ -123,8 +124,7 @@ def log_path_norm(network, x):
         if tensor.is_floating_point():
             tensor.square_()
     ones = torch.ones(1, *x.shape[1:], dtype=torch.float64, device=as_classifier(network, x).device)
-    # A clone, since a network may change what an activation gives it in place.
-    with UnitInputs(torch.clone, OTHER_BENDS | NO_PATHS):
+    with activations_as_identity:
         total = squared(ones).sum()
     return float(total.log()) / 2
 
@@ -132,11 +132,6 @@ def log_path_norm(network, x):
 def _affine(scale, shift, z):
     shape = (-1, *[1] * (z.ndim - 2))
     return z * scale.view(shape) + shift.view(shape)
-
-
-def _refuse_scripted(network):
-    scripted = any(isinstance(module, torch.jit.ScriptModule) for module in network.modules())
-    require(not scripted, "a scripted network hides its operations: measure the original")
 
 
 def weights_of(network):
@@ -376,11 +371,13 @@ def _scores_along(network, x, pairs):
 class UnitInputs(TorchFunctionMode):
     """Inside the block activations return `visit(input)`, or their own output where it is None.
 
-    A call of a function that `refused` names raises ValueError.
+    A call of a function that `refused` names raises ValueError; so does a scripted network.
     """
 
-    def __init__(self, visit, refused=OTHER_BENDS):
+    def __init__(self, network, visit, refused=OTHER_BENDS):
         super().__init__()
+        scripted = any(isinstance(module, torch.jit.ScriptModule) for module in network.modules())
+        require(not scripted, "a scripted network hides its operations: measure the original")
         self.visit, self.refused = visit, refused
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -401,7 +398,6 @@ def unit_signs(network, batch):
 
     The caller enters `undisturbed`, once for all batches: that takes longer than a small batch.
     """
-    _refuse_scripted(network)
     signs = []
 
     def visit(z):
@@ -410,7 +406,7 @@ def unit_signs(network, batch):
         require(z.ndim and len(z) == len(batch), f"{found}: {expected}")
         signs.append((z > 0).reshape(len(z), -1))
 
-    with UnitInputs(visit):
+    with UnitInputs(network, visit):
         network(batch)
     found = "no activation was found in the network"
     require(signs, f"{found}: this measure sees ReLU and its kin, of torch, alone")
