@@ -257,19 +257,18 @@ def probed(classifier, points, batch_size=None):
     require(not watch.rounds, f"{fault}; {ROUNDED}")
     if first.ndim == 2:
         _require_digits(points.cpu().numpy(), first, name)
-    layer_bytes = max(1, watch.largest)
-    return replace(classifier, batch_size=batch_size, outputs=first, layer_bytes=layer_bytes)
+    return replace(classifier, batch_size=batch_size, outputs=first, layer_bytes=watch.largest)
 
 
 class Watch(TorchDispatchMode):
     """Notes what operations make of a batch of `number` points inside the block.
 
-    rounds: whether it is numbers of 16 bits, or quantised. largest: the most bytes for one point.
+    rounds: whether it is numbers of 16 bits, or quantised. largest: most bytes for a point, >= 1.
     """
 
     def __init__(self, number):
         super().__init__()
-        self.number, self.rounds, self.largest = number, False, 0
+        self.number, self.rounds, self.largest = number, False, 1
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         output = func(*args, **(kwargs or {}))

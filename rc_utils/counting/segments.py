@@ -54,7 +54,7 @@ def sample_adaptively(classifier, corners, lattice, coarse=None):
         return Samples(segment, position, scores.argmax(1), scores)
 
     intervals = (coarse or COARSE_INTERVALS) * max(1.0, abs(high - low))
-    count = int(np.clip(round(intervals), 1, finest)) + 1
+    count = min(round(intervals), finest) + 1
     position = np.round(np.linspace(0, finest, count)).astype(np.int64)
     samples = look(np.repeat(np.arange(len(corners)), count), np.tile(position, len(corners)))
     rounding = rounding_of(classifier, samples.scores, corners)
