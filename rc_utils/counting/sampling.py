@@ -153,9 +153,8 @@ def precision_of(points):
 def gather(points, index, device=None, dtype=torch.float32):
     """points[index] as a tensor (*index.shape, *shape); ValueError if a value is not finite."""
     flat = index.ravel()
-    is_tensor = isinstance(points, torch.Tensor)
-    taken = points[torch.from_numpy(flat).to(points.device) if is_tensor else flat]
-    taken = as_tensor(taken).to(device=device, dtype=dtype)
+    at = torch.from_numpy(flat).to(points.device) if are_of_torch(points) else flat
+    taken = as_tensor(points[at]).to(device=device, dtype=dtype)
     bad = (~torch.isfinite(taken).flatten(1).all(1)).nonzero()
     if len(bad):
         name = f"points[{flat[int(bad[0])]}]"
