@@ -143,11 +143,9 @@ def stored(name, folder):
         archive = io.BytesIO()  # so that the file is written whole or not at all
         np.savez(archive, **downloaded(name, folder))
         paths.write_atomically(path, archive.getbuffer())
-    keys, more = ("x_train", "y_train", "x_test", "y_test"), ("classes", "source", "note")
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            found = (*keys, *(key for key in more if key in archive))
-            return checked({key: archive[key] for key in found}, path.name)
+            return checked(archive, path.name)
     except Exception as error:  # of any class, depending on which bytes are wrong
         fault = f"{path} is not a dataset as expected, or damaged ({error})"
         advice = "Correct it, or put an intact copy in its place"
@@ -176,10 +174,11 @@ def downloaded(name, folder):
     return arrays
 
 
-def checked(arrays, name):
+def checked(archive, name):
     """Arrays of the file `name` as every dataset has them; ValueError where they cannot be."""
+    arrays = {}
     for split in ("train", "test"):
-        x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
+        x, y = archive[f"x_{split}"], archive[f"y_{split}"]
         found = f"x_{split} is {x.dtype} of shape {x.shape}, y_{split} {y.dtype} of {y.shape}"
         expected = "expected square uint8 images, (N, S, S, C) or (N, S, S), an integer for each"
         square = x.dtype == np.uint8 and x.ndim in (3, 4) and x.shape[1] == x.shape[2]
@@ -190,13 +189,13 @@ def checked(arrays, name):
     train, test = arrays["x_train"].shape[1:], arrays["x_test"].shape[1:]
     require(train == test, f"x_train has images of shape {train}, x_test of {test}")
     labels = np.unique(arrays["y_train"])
-    names = arrays.get("classes", labels).astype(str).tolist()
+    names = archive.get("classes", labels).astype(str).tolist()
     found = f"y_train has the labels {labels[:9]} for {len(names)} classes"
     in_order = np.array_equal(labels, np.arange(len(names)))
     require(in_order, f"{found}, expected 0, 1, ... without a gap")
     others = np.setdiff1d(arrays["y_test"], labels)
     require(not len(others), f"y_test has the labels {others[:9]}, which y_train has not")
-    texts = {"source": str(arrays.get("source", name)), "note": str(arrays.get("note", ""))}
+    texts = {"source": str(archive.get("source", name)), "note": str(archive.get("note", ""))}
     return arrays | texts | {"classes": tuple(names)}
 
 
