@@ -51,24 +51,21 @@ def conv_norm(in_channels, out_channels, kernel_size, activation=None, *, stride
 
 
 class ImageClassifier(nn.Module):
-    """Feature maps, mean over pixels, dropout, linear: (N, C, H, W) -> logits (N, num_classes)."""
+    """Feature maps, mean over pixels, linear: (N, C, H, W) -> logits (N, num_classes)."""
 
-    def __init__(self, features, channels, num_classes, dropout=0.0):
+    def __init__(self, features, channels, num_classes):
         super().__init__()
         self.features = nn.Sequential(*features)
-        self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        if dropout:
-            self.classifier.append(nn.Dropout(dropout))
-        self.classifier.append(nn.Linear(channels, num_classes))
+        linear = nn.Linear(channels, num_classes)
+        self.classifier = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear)
 
     def forward(self, x):
         return self.classifier(self.features(x))
 
 
 def network_of_blocks(
-    num_classes, in_channels, width, stem, block, stages, head=None, divisor=1, *,
-    activation=nn.ReLU, dropout=0.0,
-):  # fmt: skip
+    num_classes, in_channels, width, stem, block, stages, head=None, divisor=1, activation=nn.ReLU
+):
     """3x3 convolutions, stages of blocks, a 1x1 convolution to `head` channels, a classifier.
 
     stem: the published channels of each convolution. stages: (published channels, number of blocks,
@@ -89,7 +86,7 @@ def network_of_blocks(
     if head is not None:
         layers.append(conv_norm(channels, scale_channels(head, width), 1, activation))
         channels = scale_channels(head, width)
-    return ImageClassifier(layers, channels, num_classes, dropout)
+    return ImageClassifier(layers, channels, num_classes)
 
 
 class ResidualBlock(nn.Module):
@@ -321,8 +318,9 @@ def efficientnet_b0(
     0.2 as well, but never counts its blocks, so that its rate stays 0.
     """
     parts = ([32], mb_conv, EFFICIENTNET_STAGES)
-    others = {"activation": nn.SiLU, "dropout": dropout}
-    network = network_of_blocks(num_classes, in_channels, width, *parts, **others)
+    network = network_of_blocks(num_classes, in_channels, width, *parts, activation=nn.SiLU)
+    if dropout:
+        network.classifier.insert(2, nn.Dropout(dropout))
     blocks = network.features[1:]
     for index, block in enumerate(blocks):
         if block.shortcut is not None:
