@@ -229,8 +229,7 @@ def check_outputs(network, data):
     fits = outputs.ndim == 2 and outputs.shape[1] >= classes
     require(fits, f"{found}; expected ({classes},) or more, a score for each class")
     logits = "give the logits, from which the loss is computed"
-    likely = f"{found}, and they look like probabilities: {logits}"
-    require(not are_probabilities(outputs), likely)
+    require(not are_probabilities(outputs), f"{found}, and they look like probabilities: {logits}")
     if ((outputs > 0) & (outputs < 1)).all():
         warnings.warn(f"{found}, all between 0 and 1: are they sigmoids? {logits}", stacklevel=3)
 
@@ -250,8 +249,7 @@ def _epochs(network, step, data, config, progress, between=None):
         started, lr = time.perf_counter(), config.lr
         if config.schedule == "cosine":
             lr = 0.5 * config.lr * (1 + math.cos(math.pi * epoch / config.epochs))
-        for group in optimizer.param_groups:
-            group["lr"] = lr
+        optimizer.param_groups[0]["lr"] = lr
         if config.precision == "tfloat32":
             torch.backends.cudnn.allow_tf32 = True
         network.train()
@@ -289,9 +287,8 @@ def _backward(network, optimizer, config, x, y, y_other, weight):
         # Within the block of `train` a cache of rounded weights would outlive the step.
         lower = torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False)
     with lower, kernel:
-        # x is needed again: a copy, for a network that works on its input in place.
-        again = config.sam_radius or config.gradient_penalty
-        logits = network(x.clone() if again else x)
+        # A copy, since x may be needed again, and a network may work on its input in place.
+        logits = network(x.clone())
         found = f"in training mode the network returns {type(logits).__name__}"
         require(isinstance(logits, torch.Tensor), f"{found}; expected scores (n, C) alone")
         loss = F.cross_entropy(logits[:n], y[:n])
