@@ -23,8 +23,7 @@ from rc_utils.counting.classifier import (
     probed,
 )
 from rc_utils.counting.sampling import draw_distinct, vertex_indices
-from rc_utils.datasets import Dataset, ImageTensor
-from rc_utils.datasets.images import slices_of
+from rc_utils.datasets.images import Dataset, ImageTensor, slices_of
 from rc_utils.evaluation import full_precision, own_random_state, undisturbed
 from rc_utils.training.config import TrainConfig
 from rc_utils.validation import check_count, require
