@@ -229,9 +229,8 @@ def mb_conv(in_channels, out_channels, stride, expansion, kernel_size):
     At expansion 1 no convolution expands. The shortcut exists where the shape stays.
     """
     expanded = expansion * in_channels
-    filtered = {"stride": stride, "groups": expanded}
     residual = nn.Sequential(
-        conv_norm(expanded, expanded, kernel_size, nn.SiLU, **filtered),
+        conv_norm(expanded, expanded, kernel_size, nn.SiLU, stride=stride, groups=expanded),
         SqueezeExcitation(expanded, in_channels // EFFICIENTNET_REDUCTION, nn.SiLU),
         conv_norm(expanded, out_channels, 1),
     )

@@ -113,8 +113,7 @@ def train(
     device = torch.device(device or next(network.parameters(), data.y_train).device)
     network, data = network.to(device), data.to(device)
     if channels_last:
-        layout = training_layout(network, data.x_train, device, config.precision)
-        network = network.to(memory_format=layout)
+        network.to(memory_format=training_layout(network, data.x_train, device, config.precision))
     measure_epochs = [check_count("measure_epochs", epoch, 0) for epoch in measure_epochs]
     outside = [epoch for epoch in measure_epochs if epoch > config.epochs]
     require(not outside, f"measure_epochs {outside} are not within 0..{config.epochs}")
