@@ -165,7 +165,7 @@ def sharpness(network, x, y, tolerance=0.05):
     # Of the kernels of attention, the others cannot be differentiated twice.
     with undisturbed(network, y.device), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         # A copy, here and below, for a network that works on its input in place.
-        loss = F.cross_entropy(_logits(network(x[:].clone())), y)
+        loss = F.cross_entropy(_logits(network(x[:].clone()), len(y)), y)
         gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
         gradient = torch.cat([g.reshape(-1) for g in gradients])
 
@@ -225,16 +225,16 @@ def jacobian_norm(network, x):
         for part in slices_of(x, 500):
             images = x[part].detach().requires_grad_()
             squares = 0.0
-            for row in _logits(network(images.clone())).softmax(1).sum(0):
+            for row in _logits(network(images.clone()), len(images)).softmax(1).sum(0):
                 (gradient,) = torch.autograd.grad(row, images, retain_graph=True)
                 squares = squares + gradient.flatten(1).double().square().sum(1)
             total += float(squares.sqrt().sum())
     return total / len(x)
 
 
-def _logits(output):
+def _logits(output, n):
     """Logits (n, C) of an output; NonFiniteScores for NaN, ValueError for probabilities."""
-    logits = two_scores(output)
+    logits = two_scores(output.reshape(n, -1))  # some networks squeeze the scores of one image
     refuse_non_finite(labels_of(logits.detach()))
     found = "the network's outputs look like probabilities: give it without its softmax"
     require(not are_probabilities(logits.detach()), found)
@@ -243,7 +243,7 @@ def _logits(output):
 
 def _margins(output, y):
     """f(x)_y - max_{i != y} f(x)_i of every image, (N,)."""
-    logits, target = _logits(output), y[:, None]
+    logits, target = _logits(output, len(y)), y[:, None]
     return logits.gather(1, target).squeeze(1) - logits.scatter(1, target, -math.inf).amax(1)
 
 
@@ -363,8 +363,10 @@ def _scores_along(network, x, pairs):
         t = weights[step].to(classifier.device)
         return torch.lerp(ends[:, 0], ends[:, 1], t.view(-1, *[1] * (ends.ndim - 2)))
 
-    total = len(pairs) * SEGMENT_POINTS
-    scores = read_outputs(classifier, batch_of, total, lambda z: _logits(z).double().softmax(1))
+    def softmax(output):
+        return _logits(output, len(output)).double().softmax(1)
+
+    scores = read_outputs(classifier, batch_of, len(pairs) * SEGMENT_POINTS, softmax)
     return scores.view(len(pairs), SEGMENT_POINTS, -1)
 
 

@@ -160,7 +160,8 @@ def as_published(runs: pd.DataFrame, dataset: str | None = "cifar10") -> pd.Data
     """The runs trained and counted as the paper's main ones; dataset: None for those of any.
 
     By SGD with momentum on images to which nothing is added, with their own labels, on segments
-    between two training or test images; a network with the name of one of `NETWORKS` has to be that one.
+    between two of them, training or test images; a network with the name of one of `NETWORKS` has
+    to be that one.
     """
     free = {"lr", "batch_size", "weight_decay", "epochs", "seed", "schedule", "precision"}
     fixed = [key for key in TRAIN_DEFAULTS if key in runs and key not in free]

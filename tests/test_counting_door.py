@@ -359,9 +359,15 @@ def test_places_that_are_not_finite_are_refused_where_labels_would_not_show_it()
     def labels(x):
         return (x[:, 0] > 0).astype(int)
 
+    points = SEGMENT.astype("f4")
     for far in ((0, np.nan), (0, 1e39)):
         with pytest.raises(ValueError, match="alpha_range or direction_length is too large"):
-            region_count(labels, SEGMENT.astype("f4"), alpha_range=far)
+            region_count(labels, points, alpha_range=far)
+    for wrong in (1.5, (1,), (1, 1)):
+        with pytest.raises(ValueError, match=r"alpha_range=.*; expected \(low, high\), two diff"):
+            region_count(labels, points, alpha_range=wrong)
+    with pytest.raises(ValueError, match=r"direction_length=1e\+39 leads beyond torch\.float32"):
+        sample_vertices(points, sampling="noise", direction_length=1e39)
     with pytest.raises(ValueError, match="vertices hold NaN"):
         label_grid(labels, np.array([[[np.nan, 0], [1, 0]]]))
 
@@ -400,16 +406,13 @@ def test_votes_are_not_rounded_and_probabilities_in_half_precision_are(rng):
         region_count(lambda x: model(x, 2**22, np.float16), points, num_samples=5)
 
 
-def test_vertices_that_are_integers_are_counted_as_points_are(rng):
+def test_vertices_and_settings_may_be_integers_of_any_width(rng):
     vertices = rng.integers(0, 9, (20, 2, 2))
     model = lambda x: np.stack([np.sin(x[:, 0]), np.cos(x[:, 1]), 0.1 * x[:, 0]], 1)  # noqa: E731
     expected = segment_table(model, vertices.astype(float))
     assert segment_table(model, vertices).equals(expected)
     assert expected["regions"].max() > 2
-
-
-def test_settings_are_integers_of_any_width():
-    model, points = lambda x: np.sin(9 * x), np.random.default_rng(0).normal(size=(30, 2))
+    model, points = lambda x: np.sin(9 * x), rng.normal(size=(30, 2))
     settings = {"dim": 2, "num_samples": 100, "resolution": 20, "batch_size": 100, "seed": 3}
     narrow = {key: np.uint8(value) for key, value in settings.items()}
     counts = [region_count(model, points, **given).counts for given in (settings, narrow)]

@@ -29,26 +29,19 @@ OPTIMIZERS = str(CAMPAIGNS / "tiny-optimizers")
 # What keeps a page to seconds; the rest of its parameters are its own.
 SMALL = {
     "01_motivation": {"epochs": 1, "num_samples": 6, "num_rescalings": 2},
-    "02_counting": {
-        "campaign": PERCEPTRON, "num_segments": 20, "num_triangles": 4, "triangles": 1,
-        "resolution": 20,
-    },
+    "02_counting": {"campaign": PERCEPTRON, "num_segments": 20, "num_triangles": 4,
+                    "triangles": 1, "resolution": 20},
     "03_main_correlation": {"num_samples": 10},
     "05_ablations": {"imagenet": ""},
     "07_training_evolution": {"num_samples": 6},
-    "08_theory": {
-        "widths": [32], "num_wide": 4, "num_networks": 30, "num_inits": 3, "num_equal": 16,
-        "steps": 100, "n_train": 6, "hidden": 12,
-    },
-    "09_linear_regions": {
-        "sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16], "num_students": 2,
-        "num_steps": 100, "num_stated": 1, "num_wide": 16, "num_initializations": 500,
-    },
+    "08_theory": {"widths": [32], "num_wide": 4, "num_networks": 30, "num_inits": 3,
+                  "num_equal": 16, "steps": 100, "n_train": 6, "hidden": 12},
+    "09_linear_regions": {"sign_changes": [2], "widths": [8, 16], "sample_sizes": [8, 16],
+                          "num_students": 2, "num_steps": 100, "num_stated": 1, "num_wide": 16,
+                          "num_initializations": 500},
     "10_training_complexity": {"repetitions": 1, "epochs": 3, "num_points": 4, "image_epochs": 1},
-    "11_beyond_the_grid": {
-        "shown": PERCEPTRON, "num_samples": 41, "dimensions": "", "exact_samples": 1,
-        "triangles": 1, "classifiers": 2,
-    },
+    "11_beyond_the_grid": {"shown": PERCEPTRON, "num_samples": 41, "dimensions": "",
+                           "exact_samples": 1, "triangles": 1, "classifiers": 2},
     "12_your_network": {"epochs": 1},
     "19_counterexample": {"num_points": 5, "trials": 2},
 }  # fmt: skip
@@ -139,8 +132,7 @@ def drawn():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs_on_a_tiny_campaign_with_other_parameters(name, run, monkeypatch):
     monkeypatch.setattr(decisions.beyond_settings, "__defaults__", (10, 3))  # splits: not 200
-    # The campaigns of three are the book's own.
-    if name[:2] not in ("17", "18", "20"):
+    if name[:2] not in ("17", "18", "20"):  # whose campaigns are the book's own
         monkeypatch.setenv("RC_CAMPAIGNS", str(CAMPAIGNS))
     others = dict.fromkeys(("campaign", "reference", "shown"), "tiny-all") | {"seed": 1}
     own = OTHER.get(name, {})

@@ -65,6 +65,8 @@ def make_lattice(dim, resolution=None, *, alpha_range=(0.0, 1.0), adjacency=None
     if adjacency is None:
         adjacency = "face" if dim == 1 else "linear" if dim <= 5 else "simplex"
     check_name("adjacency", adjacency, (*ADJACENCIES, "linear"))
+    fits = np.shape(alpha_range) == (2,) and alpha_range[0] != alpha_range[1]
+    require(fits, f"alpha_range={alpha_range!r}; expected (low, high), two different numbers")
     low, high = alpha_range
     extended = dim > 1 and (low, high) != (0, 1)
     require(not extended, f"alpha_range={alpha_range!r} extends a segment and needs dim=1")

@@ -69,13 +69,16 @@ class Draw:
                 step = torch.from_numpy(self.direction_length * step).to(vertices)
                 step = step.view(len(part), dim, *vertices.shape[2:])
                 vertices = torch.cat([vertices, vertices + step], dim=1)
+                fault = f"direction_length={self.direction_length} leads beyond {dtype}: lower it"
+                require(vertices.isfinite().all(), fault)
             yield vertices
 
 
 def median_distance(points, seed=0):
     """Median Euclidean distance of 200 random pairs of distinct points."""
     points = as_points(points)
-    index = draw_distinct(np.random.default_rng([int(seed), 2]), len(points), NUM_LENGTH_PAIRS, 2)
+    rng = np.random.default_rng([check_count("seed", seed, 0), 2])
+    index = draw_distinct(rng, len(points), NUM_LENGTH_PAIRS, 2)
     pairs = gather(points, index, dtype=torch.float64).flatten(2)
     length = float((pairs[:, 1] - pairs[:, 0]).norm(dim=1).median())
     require(length > 0, "the median distance of the points is 0: give direction_length")
@@ -84,7 +87,8 @@ def median_distance(points, seed=0):
 
 def vertex_indices(num_points, *, num_samples, distinct, seed):
     """Indices (num_samples, distinct) of the data points that span the simplices of `seed`."""
-    return draw_distinct(np.random.default_rng([int(seed), 0]), num_points, num_samples, distinct)
+    rng = np.random.default_rng([check_count("seed", seed, 0), 0])
+    return draw_distinct(rng, num_points, num_samples, distinct)
 
 
 def draw_distinct(rng, num_points, num_samples, distinct):
