@@ -56,19 +56,27 @@ def book(tmp_path_factory):
     return build.build(build.pages.Layout(root)).parent
 
 
-@pytest.fixture
-def tab(browser):
-    """A tab that remembers none before it; `requests` and `errors` are what happened in it."""
-    context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
-    tab = context.new_page()
+@pytest.fixture(scope="module")
+def opened(browser):
+    """One tab for all tests: to open one takes as long as to read a page."""
+    tab = browser.new_context(viewport=DESKTOP, reduced_motion="reduce").new_page()
     tab.set_default_timeout(60_000)
     tab.requests, tab.errors = [], []
     tab.on("request", lambda request: tab.requests.append(request.url))
     tab.on("console", lambda m: tab.errors.append(m.text) if m.type == "error" else None)
     tab.on("pageerror", lambda error: tab.errors.append(str(error)))
-    yield tab
-    tab.unroute_all(behavior="ignoreErrors")  # also what is asked for while it is closed
-    context.close()
+    return tab
+
+
+@pytest.fixture
+def tab(opened):
+    """The tab without a page; `requests` and `errors` are what happens in it from now on."""
+    opened.goto("about:blank")
+    opened.unroute_all(behavior="ignoreErrors")  # also what is asked for while a page is left
+    opened.set_viewport_size(DESKTOP)
+    opened.emulate_media(color_scheme="light")
+    opened.requests, opened.errors = [], []
+    return opened
 
 
 def show(tab, folder, page):

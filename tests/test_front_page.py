@@ -53,9 +53,8 @@ def test_the_numbers_of_the_readme_by_hand():
     of_tests = [c for run in full for c in run["counts"] if c["settings"]["points"] == "test"]
     count = [np.log(np.mean(found["counts"])) for found in of_tests]
     gap = [r["results"]["train_accuracy"] - r["results"]["test_accuracy"] for r in full]
-    r = np.corrcoef(count, gap)[0, 1]
     assert f"Over {len(full)} full-size settings of ResNet18 our counts" in README
-    expected["log count, r ="] = r
+    expected["log count, r ="] = np.corrcoef(count, gap)[0, 1]
     for words, value in expected.items():
         shown, decimals = shown_after(words)
         assert round(value, decimals) == pytest.approx(shown), words
@@ -97,8 +96,8 @@ def test_the_numbers_of_runs_in_the_readme_are_those_of_the_records():
     groups += [(["study-*"], " |"), (["twins-*", "gap-*"], " |")]
     for patterns, words in groups:
         names = [n for n in list_campaigns() if any(fnmatch.fnmatch(n, p) for p in patterns)]
-        tables = [load_runs(name, origin="reference") for name in names]
-        made = sum(table["run_id"].nunique() for table in tables)
+        recorded = [ROOT / "campaigns" / name / "runs.jsonl" for name in names]
+        made = sum(path.read_bytes().count(b"\n") for path in recorded)
         asked = sum(len(load_campaign(name).runs()) for name in names)
         assert (f"all {asked}" if made == asked else f"{made} of {asked}") + words in README
 

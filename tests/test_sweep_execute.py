@@ -390,11 +390,6 @@ def whole_records():
     return {name: records.live_record(name) for name in names}
 
 
-def wait_for_records(more_than=0):
-    while len(list(records.results_dir().glob("records/*.json"))) <= more_than:
-        time.sleep(0.01)
-
-
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
     """Each time at some moment of its work: what is there is whole, and only ever grows."""
@@ -404,7 +399,8 @@ def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
     for _ in range(2):
         child = context.Process(target=sweep, args=(campaign,))
         child.start()
-        wait_for_records(more_than=len(seen))
+        while len(list(records.results_dir().glob("records/*.json"))) <= len(seen):
+            time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.3))
         child.kill()
         child.join()

@@ -94,6 +94,8 @@ def test_lemma_3_fails_by_more_the_wider_the_second_layer():
 
 
 def test_an_identity_first_layer_makes_both_bounds_equalities():
+    x = np.array([[0.0, 0], [0.5, 0], [0.5, 0.25]])
+    assert tasks.sinusoid(x, 1.0) == pytest.approx([1, -1, 0], abs=1e-15)
     task = tasks.sinusoid_task(repetitions=2, num_points=20, widths=(8, 8))
     _, path = task.run(epochs=4, lr=0.01)
     # The same float32 norms on both sides; float64 sums of them.
@@ -203,11 +205,6 @@ def test_theorem_3_says_nothing_where_a_unit_falls_silent():
     assert [table["direct_bound"].notna()[0] for table in (kept, short)] == [True, False]
     with pytest.raises(ValueError, match="p_min is 0, since an active unit falls"):
         dropout.steady_learners(task, steady_lr=1e-3, **options)
-
-
-def test_the_target():
-    x = np.array([[0.0, 0], [0.5, 0], [0.5, 0.25]])
-    assert tasks.sinusoid(x, 1.0) == pytest.approx([1, -1, 0], abs=1e-15)
 
 
 def test_a_larger_corruption_holds_a_smaller_one_and_leaves_the_test_alone():
