@@ -146,7 +146,7 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     small = {"num_samples": 1, "resolution": 2}
     counts = [count | small for count in asked["counts"] + asked["evolution_counts"]]
     with contextlib.suppress(NonFiniteScores):
-        taken(counts, names)
+        taken([count for i, count in enumerate(counts) if count not in counts[:i]], names)
     run = train(network, data, spec.train, measure=look, compile=compile, progress=progress, **when)
     if is_readers:  # whose code may change under its name
         record["start"] = start_of(spec)
