@@ -216,12 +216,9 @@ def data():
 
 
 def write(path):
-    """Write the PDF at `path`. Raises ValueError if no page has kept results."""
-    if not kept_results():
-        raise ValueError(
-            "no page has kept its results: `make book` executes them, and then the article can be "
-            "made"
-        )
+    """Write the PDF at `path`. Raises ValueError unless pages have kept what its tables show."""
+    if not statements()["rows"] or not decisions()["rows"]:
+        raise ValueError("pages have not kept their results: call `make book` first")
     contents = json.dumps(data(), ensure_ascii=False, indent=1)
     (PARTS / "data.json").write_text(contents, encoding="utf-8")
     fonts = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"  # those of the figures

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 
 import torch
 from tqdm import tqdm
@@ -23,7 +24,8 @@ def main(arguments=None):
         return 2
     torch.set_num_threads(options.threads)
     scale = QUICK if options.quick else FULL
-    path, rows = results_dir() / "benchmarks.csv", []
+    now = time.strftime("%Y-%m-%d-%H%M%S")  # so that no run replaces the table of another
+    path, rows = results_dir() / f"benchmarks-{now}.csv", []
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         bar = tqdm(list(options.only or known), unit="benchmark")

@@ -56,7 +56,8 @@ def train(campaigns, device=None):
 def render(layout, strict=True):
     """Render the book unless its source is unchanged; returns whether it was rendered.
 
-    strict: treat warnings as errors; turn it off if pages refer to results of an unexecuted page.
+    strict: treat warnings as errors and write the article; turn it off where a page is unexecuted,
+    to whose results others refer.
     """
     build, generated = layout.book / "_build", {"_build", "__pycache__"}
     files = [p for p in layout.book.rglob("*") if p.is_file()]
@@ -79,7 +80,8 @@ def render(layout, strict=True):
     stamp.unlink(missing_ok=True)
     build.mkdir(exist_ok=True)
     _sphinx(layout.book, strict)
-    _write_article(layout.root / "article" / "build.py")
+    if strict:
+        _write_article(layout.root / "article" / "build.py")
     downloads.write(layout, build / "html")
     write_atomically(stamp, "\n".join(source).encode())
     return True

@@ -84,11 +84,11 @@ def test_the_verdict_says_when_the_claim_does_not_show(evaluate):
     texts = evaluate(
         """p => {
             const settings = {kind: "disc", number: 16, noise: 0.1, width: 32, batch: 4, seed: 0};
-            const trained = (lr, count, diverged = false) =>
-                ({...new p.Training(settings, lr), step: 2, recorded: 1, count, diverged});
-            const pairs = [[2, 3], [3, 2], [2, 2.001], [2, 3, true]];
-            return pairs.map(([many, few, diverged]) =>
-                p.verdict(trained(0.1, many, diverged), trained(0.01, few))[0]);
+            const trained = (lr, count, diverged = false, loss = 0.2) =>
+                ({...new p.Training(settings, lr), step: 2, recorded: 1, count, diverged, loss});
+            const pairs = [[2, 3], [3, 2], [2, 2.001], [2, 3, true], [1, 3, false, 0.45]];
+            return pairs.map(([many, few, ...of]) =>
+                p.verdict(trained(0.1, many, ...of), trained(0.01, few))[0]);
         }"""
     )
     assert texts[0].startswith("After 1 steps: 2.00 regions")  # the step of the counts
@@ -96,3 +96,4 @@ def test_the_verdict_says_when_the_claim_does_not_show(evaluate):
     assert "does not show: the larger learning rate has more regions, not fewer." in texts[1]
     assert "does not show: the larger learning rate has as many" in texts[2]
     assert "0.1 diverged" in texts[3]
+    assert "With learning rate 0.1 the loss is above 0.25" in texts[4]  # as of dead neurons

@@ -383,15 +383,8 @@ def test_a_record_holds_what_its_network_gives_on_the_images_that_the_campaign_s
     assert len(missing_runs(other)) == 1
 
 
-def whole_records():
-    """The record files that can be read, by run id."""
-    paths = records.results_dir().glob("records/*")
-    names = [path.stem for path in paths if not path.name.startswith(".")]
-    return {name: records.live_record(name) for name in names}
-
-
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
+def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record(results):
     """Each time at some moment of its work: what is there is whole, and only ever grows."""
     rng, seen, campaign = random.Random(0), {}, with_changes(seeds=list(range(300)))
     context = multiprocessing.get_context("forkserver")
@@ -399,12 +392,13 @@ def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record():
     for _ in range(2):
         child = context.Process(target=sweep, args=(campaign,))
         child.start()
-        while len(list(records.results_dir().glob("records/*.json"))) <= len(seen):
+        while len(list(results.glob("records/[!.]*.json"))) <= len(seen):
             time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.3))
         child.kill()
         child.join()
-        now = whole_records()
+        names = [path.stem for path in results.glob("records/[!.]*.json")]
+        now = {name: records.live_record(name) for name in names}
         assert seen.items() <= now.items()
         seen = now
     assert len(missing_runs(campaign)) == 300 - len(seen) > 0

@@ -7,6 +7,8 @@
   const REGION_TOLERANCE = 1e-12;
   // A loss this many times the first one is divergence, as in rc_theory.two_layer.
   const DIVERGED = 1e4;
+  // Half the loss of f = 0. A network above it has not learned its points, often since its neurons died: few regions mean nothing.
+  const LEARNED = 0.25;
 
   /** Uniform numbers in [0, 1) that depend on `seed` alone: a counter, hashed. */
   function generator(seed) {
@@ -267,6 +269,11 @@
       return [`The training with learning rate ${rates} diverged, so there is nothing to compare. Choose a smaller one.`];
     }
     if (!one.recorded) return ["Both networks begin with the same weights. Start the training."];
+    const behind = [one, other].filter((training) => training.loss > LEARNED);
+    if (behind.length) {
+      const rates = behind.map((training) => rateText(training.lr)).join(" and ");
+      return [`With learning rate ${rates} the loss is above ${LEARNED}, half that of f = 0: too little is learned to compare regions.`];
+    }
     const [larger, smaller] = one.lr > other.lr ? [one, other] : [other, one];
     const numbers = ([many, few]) =>
       `${shown(many)} regions with learning rate ${rateText(larger.lr)}, ${shown(few)} with ${rateText(smaller.lr)}.`;
@@ -552,6 +559,7 @@
     }
 
     function toggle() {
+      if (state.comparison) find("seeds").textContent = "";
       state.comparison = null;
       state.running = !state.running && !state.trainings.some((training) => training.diverged);
       refresh();
@@ -588,20 +596,20 @@
     }
 
     function seedsText(pairs) {
-      const sound = pairs.filter((pair) => !pair.some((training) => training.diverged));
+      const sound = pairs.filter((pair) => pair.every((training) => !training.diverged && training.loss <= LEARNED));
       const tally = (counts) => {
         const fewer = counts.filter(([larger, smaller]) => larger < smaller - 1e-9).length;
         const more = counts.filter(([larger, smaller]) => larger > smaller + 1e-9).length;
         return `fewer regions in ${fewer} seeds of ${counts.length}, more in ${more}`;
       };
-      if (!sound.length) return "All of these trainings diverged. Choose smaller learning rates.";
+      if (!sound.length) return "In all of these seeds a training diverged or learned too little. Choose other learning rates.";
       const [larger, smaller] = sound[0].map((training) => rateText(training.lr));
       const equal = sound.map((pair) => atEqualLoss(...pair)?.counts).filter(Boolean);
       let text = `${SEEDS} seeds, ${SEED_STEPS.toLocaleString("en")} steps each. Learning rate ${larger} has `;
       text += `${tally(sound.map((pair) => pair.map((training) => training.count)))}, beside ${smaller}. `;
       if (equal.length) text += `At equal loss it has ${tally(equal)}. `;
       const lost = pairs.length - sound.length;
-      return lost ? `${text}In ${lost} seeds a training diverged.` : text;
+      return lost ? `${text}In ${lost} other seeds a training diverged or learned too little.` : text;
     }
 
     function moveEnd(index, x, y) {
