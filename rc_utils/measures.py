@@ -102,8 +102,8 @@ def log_path_norm(network, x):
     capacity control in neural networks, Sec. 5; computed as in Jiang et al. 2020, Fantastic
     generalization measures, Eq. 44). A batch norm is the affine map that it is in evaluation mode,
     an activation the identity, which it is for large inputs. Sigmoid gates, pools and numbers are
-    applied as they are. Of x only the shape is used. Raises ValueError for other norms, for what
-    levels off, such as tanh, and for a network that subtracts, outside of its layers.
+    applied as they are, negative ones too. Of x only the shape is used. Raises ValueError for other
+    norms, for what levels off, such as tanh, and where a network subtracts outside of its layers.
     """
     weights_of(network)  # refuses weights that are computed
     # A clone, since a network may change what an activation gives it in place.

@@ -397,8 +397,7 @@ def test_a_sweep_that_is_killed_again_and_again_loses_no_finished_record(results
         time.sleep(rng.uniform(0, 0.3))
         child.kill()
         child.join()
-        names = [path.stem for path in results.glob("records/[!.]*.json")]
-        now = {name: records.live_record(name) for name in names}
+        now = {p.stem: records.live_record(p.stem) for p in results.glob("records/[!.]*.json")}
         assert seen.items() <= now.items()
         seen = now
     assert len(missing_runs(campaign)) == 300 - len(seen) > 0

@@ -157,11 +157,14 @@ def test_what_cannot_be_trained_is_named(tiny_data):
         train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=iter([0, 4]))
     with pytest.raises(ValueError, match=r"measure_epochs=1.5; expected an integer"):
         train(network, tiny_data, TrainConfig(epochs=3), measure_epochs=[1.5])
-    untested = dataclasses.replace(tiny_data, y_test=tiny_data.y_test[:0])
-    wrong = dataclasses.replace(tiny_data, y_train=tiny_data.y_train - 100)
-    for data, message in ((untested, "there are no test images"), (wrong, "labels from -100 to")):
+    for changes, message in (
+        ({"y_test": tiny_data.y_test[:0]}, "there are no test images"),
+        ({"y_test": tiny_data.y_test[:9]}, "9 labels for 100 images"),
+        ({"y_train": tiny_data.y_train - 100}, "labels from -100 to"),
+        ({"x_test": tiny_data.x_test[:] * torch.nan}, "images hold NaN or infinity"),
+    ):
         with pytest.raises(ValueError, match=message):
-            train(network, data, TrainConfig(epochs=3))
+            train(network, dataclasses.replace(tiny_data, **changes), TrainConfig(epochs=3))
 
 
 class Viewing(nn.Module):

@@ -272,6 +272,7 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         output = func(*args, **(kwargs or {}))
+        self.rounds = self.rounds or "quantized" in func.name()  # whose output may be of 32 bits
         for tensor in filter(torch.is_tensor, tree_leaves(output)):
             of_points = tensor.shape[:1] == (self.number,)
             if tensor.is_floating_point() or (tensor.is_quantized and of_points):
@@ -282,9 +283,9 @@ class Watch(TorchDispatchMode):
 
 
 def _require_digits(points, scores, name):
-    """Raise ValueError if no float32 score (n, C) has more than float16's 11 binary digits."""
+    """Raise ValueError if no score (n, C) has more than float16's 11 binary digits."""
     finite = scores[np.isfinite(scores)]
-    if scores.dtype != np.float32 or not _are_whole(np.frexp(finite)[0] * 2**11):
+    if not _are_whole(np.frexp(finite)[0] * 2**11):
         return
     # Without rounding, votes, whole numbers, 128 steps or points of few digits have no more either.
     are_votes = ((finite >= 0) & (finite <= 1)).all() and _are_whole(finite * 2**11)
@@ -353,7 +354,7 @@ def require_sign(classifier):
     may_be_whole = values[0] < 0 and (are_votes or np.abs(values).max() >= 2**23)
     is_label = _are_whole(values) and not may_be_whole
     fault = f"{ONE_SCORE}, but it looks like a probability or a label"
-    advice = "of probabilities give both columns, or logits; return labels as integers"
+    advice = "of probabilities give both columns; return labels as integers, of a logit s (0, s)"
     require(not is_probability and not is_label, f"{fault}: {advice}")
     return classifier
 
@@ -461,8 +462,9 @@ def rounding_of(classifier, scores, corners):
     size, span = [x.flatten(1).abs().amax(1) for x in (corners, corners - corners[:, :1])]
     # Where points lie far from 0, beside their distances, it is their own rounding that shows.
     share = (size / span).clamp(max=1e9).cpu().numpy()
-    of_points = np.where(share > ROUNDINGS, share * torch.finfo(corners.dtype).eps, 0)
     of_scores = np.finfo(dtype).eps if dtype.kind == "f" else 0
+    coarser = max(of_scores, torch.finfo(corners.dtype).eps)  # the model may round its points
+    of_points = np.where(share > ROUNDINGS, share * coarser, 0)
     return ROUNDINGS * best * np.maximum(of_points, of_scores)
 
 

@@ -218,6 +218,9 @@ def training_layout(
 def check_outputs(network, data):
     """Raise ValueError unless each image has a score for each class, a function of it alone."""
     require(len(data.y_test), "there are no test images, on which the network is evaluated")
+    for x, y in ((data.x_train, data.y_train), (data.x_test, data.y_test)):
+        for part in slices_of(x, 1000, y):
+            require(x[part].isfinite().all(), "images hold NaN or infinity: remove them")
     images, classes = data.x_train[:NUM_PROBED], data.num_classes
     labels = torch.cat([data.y_train, data.y_test])
     low, high = int(labels.min()), int(labels.max())
@@ -228,6 +231,7 @@ def check_outputs(network, data):
     require(fits, f"{found}; expected ({classes},) or more, a score for each class")
     logits = "give the logits, from which the loss is computed"
     require(not are_probabilities(outputs), f"{found}, and they look like probabilities: {logits}")
+    evaluate(network, data.x_test[:2], data.y_test[:2])  # whose types are refused now, not later
     if ((outputs > 0) & (outputs < 1)).all():
         warnings.warn(f"{found}, all between 0 and 1: are they sigmoids? {logits}", stacklevel=3)
 
