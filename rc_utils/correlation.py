@@ -218,8 +218,9 @@ def slope(
         robust = model.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
         variance = max(0.0, robust.cov_params().loc[term, term])  # by rounding it may be below 0
         error = math.sqrt(variance) * math.sqrt(number / freedom)
-    # Residuals may also cancel within each unit, as where the means over networks lie on a plane.
-    if plain.ssr <= rounding**2 or error <= rounding:
+    # Residuals may also cancel within each unit, as where the means over networks lie on a plane,
+    # or be none of those that the term rests on: the root of a rounding is left of the error.
+    if plain.ssr <= rounding**2 or error <= max(rounding, 1e-3 * plain.bse[term]):
         return Estimate(value, n=number, unit=unit)
     half = float(stats.t.ppf(0.975, freedom) * error / largest[term])
     return Estimate(value, value - half, value + half, number, unit)

@@ -172,6 +172,7 @@ def as_published(runs: pd.DataFrame, dataset: str | None = "cifar10") -> pd.Data
             spec = planned.spec
             is_other = label in NETWORKS and spec.network["name"] != label
             is_other |= dataset not in (None, spec.dataset["name"])
+            is_other |= dataset is not None and "classes" in spec.dataset
             if is_other or spec.dataset.get("label_noise"):
                 chosen &= runs["run_id"] != spec.run_id
         count = campaign.counts.get("main", {})

@@ -12,8 +12,7 @@ from rc_utils.published import Result
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch):
-    results = [Result("main/overall", "here", 0.5)]
-    results.append(Result("study/1/only chance differs: r", "", 0.25, detail="supports"))
+    results = [Result("main/overall", "here", 0.5), Result("study/1/r", "", 0.2, detail="decided")]
     monkeypatch.setattr(build, "kept_results", lambda: results)
 
 

@@ -161,6 +161,8 @@ def test_slope_is_clustered_least_squares():
     assert np.isnan(slope(rows.assign(x=3.0), "y ~ C(kind) + x", "x", range(30)).value)
     large = slope(rows.assign(x=1e9 * rows["x"]), "y ~ x + I(x**2)", "x", range(30))
     assert 1e9 * large.low == pytest.approx(slope(rows, "y ~ x + I(x**2)", "x", range(30)).low)
+    two = rows[(rows["kind"] != "a") | rows["unit"].isin([1, 2])]  # the line of a meets both
+    assert np.isnan(slope(two, "y ~ C(kind) * x", "x", two["unit"]).low)
 
 
 def average_of(values):

@@ -96,8 +96,7 @@ def test_the_numbers_of_runs_in_the_readme_are_those_of_the_records():
     groups += [(["study-*"], " |"), (["twins-*", "gap-*"], " |")]
     for patterns, words in groups:
         names = [n for n in list_campaigns() if any(fnmatch.fnmatch(n, p) for p in patterns)]
-        recorded = [ROOT / "campaigns" / name / "runs.jsonl" for name in names]
-        made = sum(path.read_bytes().count(b"\n") for path in recorded)
+        made = sum((ROOT / "campaigns" / n / "runs.jsonl").read_bytes().count(b"\n") for n in names)
         asked = sum(len(load_campaign(name).runs()) for name in names)
         assert (f"all {asked}" if made == asked else f"{made} of {asked}") + words in README
 
