@@ -269,7 +269,8 @@ def load_campaign(name):
             with naming(f"{path} cannot be read as TOML"):
                 table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
             return parse_campaign(table, name, folder)
-    raise unknown_name("campaign", given, list_campaigns())
+    of_repository = [path.parent.name for path in shipped.glob("*/campaign.toml")]
+    raise unknown_name("campaign", given, sorted({*list_campaigns(), *of_repository}))
 
 
 def parse_campaign(table, name, folder=pathlib.Path()):

@@ -110,8 +110,8 @@ def with_held(planned, record):
 def make_record(planned, device="cpu", *, compile=False, progress=False):
     """Train, measure and count one run without writing anything.
 
-    progress: show a bar over the epochs on stderr. Returns the record, and the network's tensors by
-    "<epoch>/<name in the network>": of the last epoch, and of others if the plan asks for them.
+    progress: show a bar over the epochs on stderr. Returns the record, and if the plan asks for
+    weights the network's tensors, of its looks and the last epoch, by "<epoch>/<name>".
     """
     spec, asked, states = planned.spec, planned.asked, {}
     started = datetime.datetime.now(datetime.UTC)
@@ -158,7 +158,8 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
         record["reached"] = {"loss": loss, "epoch": run.reached_epoch}
     if run.status != "ok":
         return record, states
-    states |= _state_of(network, spec.train.epochs)
+    if asked["evolution_weights"]:
+        states |= _state_of(network, spec.train.epochs)
     try:
         if data.y_train_true is not None:
             _, accuracy = evaluate(network, data.x_train, data.y_train_true)
