@@ -147,8 +147,9 @@ def correlation_lead(
     """r(x, y) - r(rival, y), with an interval from those of both (Zou 2007).
 
     The errors of the two correlations are correlated: by how much is estimated from the influence
-    of every unit's rows on each. Source: Zou, Toward using confidence intervals to compare
-    correlations, Psychological Methods 12, 2007. Raises ValueError as `correlate`.
+    of every unit's rows on each. It is too narrow where theirs are, as with a few far rows. Source:
+    Zou, Toward using confidence intervals to compare correlations, Psychological Methods 12, 2007.
+    Raises ValueError as `correlate`.
     """
     one = correlate(x, y, units=units, controls=controls)
     other = correlate(rival, y, units=units, controls=controls)
