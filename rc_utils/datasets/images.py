@@ -104,7 +104,6 @@ def slices_of(images, most, labels=None):
         found = f"{len(labels)} labels for {len(images)} images"
         require(0 < len(labels) == len(images), f"{found}: give one for each")
     size = min(most, max(1, most * 3 * 32 * 32 // math.prod(images.shape[1:])))
-    size = size + 1 if len(images) % size == 1 else size  # networks may squeeze a single image
     return [slice(start, start + size) for start in range(0, len(images), size)]
 
 

@@ -25,6 +25,7 @@ from rc_utils.counting.classifier import (
 from rc_utils.counting.sampling import draw_distinct, vertex_indices
 from rc_utils.datasets.images import Dataset, ImageTensor, slices_of
 from rc_utils.evaluation import full_precision, own_random_state, undisturbed
+from rc_utils.networks.registry import is_ours
 from rc_utils.training.config import TrainConfig
 from rc_utils.validation import check_count, require
 
@@ -203,7 +204,7 @@ def training_layout(
     overruns = on_cpu and any(m.in_channels < few for m in strided)
     if (precision == "float32" and not on_cpu) or overruns:
         return torch.contiguous_format
-    if not type(network).__module__.startswith("rc_utils."):
+    if not is_ours(type(network)):
         try:
             where = next(network.parameters()).device
             with own_random_state(where, seed=0), torch.enable_grad():
@@ -216,7 +217,7 @@ def training_layout(
 
 
 def check_outputs(network, data):
-    """Raise ValueError unless each image has a score for each class, a function of it alone."""
+    """Raise ValueError unless each image has a label and scores that are a function of it alone."""
     require(len(data.y_test), "there are no test images, on which the network is evaluated")
     for x, y in ((data.x_train, data.y_train), (data.x_test, data.y_test)):
         for part in slices_of(x, 1000, y):
@@ -232,8 +233,7 @@ def check_outputs(network, data):
     logits = "give the logits, from which the loss is computed"
     require(not are_probabilities(outputs), f"{found}, and they look like probabilities: {logits}")
     evaluate(network, data.x_test[:2], data.y_test[:2])  # whose types are refused now, not later
-    ours = type(network).__module__.startswith("rc_utils.")
-    if not ours and ((outputs > 0) & (outputs < 1)).all():
+    if not is_ours(type(network)) and ((outputs > 0) & (outputs < 1)).all():
         warnings.warn(f"{found}, all between 0 and 1: are they sigmoids? {logits}", stacklevel=3)
 
 

@@ -272,7 +272,7 @@
     const behind = [one, other].filter((training) => training.loss > LEARNED);
     if (behind.length) {
       const rates = behind.map((training) => rateText(training.lr)).join(" and ");
-      return [`With learning rate ${rates} the loss is above ${LEARNED}, half that of f = 0: too little is learned to compare regions.`];
+      return [`With learning rate ${rates} the loss is above ${LEARNED}, half that of f = 0: too little is learned so far to compare regions.`];
     }
     const [larger, smaller] = one.lr > other.lr ? [one, other] : [other, one];
     const numbers = ([many, few]) =>
