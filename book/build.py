@@ -56,8 +56,8 @@ def train(campaigns, device=None):
 def render(layout, strict=True):
     """Render the book unless its source is unchanged; returns whether it was rendered.
 
-    strict: treat warnings as errors and write the article; turn it off where a page is unexecuted,
-    to whose results others refer.
+    strict: treat warnings as errors and write the article; turn it off where a page is unexecuted
+    or stale, to whose results others refer.
     """
     build, generated = layout.book / "_build", {"_build", "__pycache__"}
     files = [p for p in layout.book.rglob("*") if p.is_file()]
@@ -130,16 +130,20 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
         executed = pages.execute_pages(chosen, layout, device)
         print(f"  {len(executed)} executed, {len(chosen) - len(executed)} unchanged")
     unexecuted = pages.write_unexecuted(table, layout)
-    if not unexecuted and layout.root == ROOT:
+    old = [page.name for page in pages.stale(table, layout, device)] if only else []
+    if not old and layout.root == ROOT:
         headline.main()
     with _stage("Pages"):
-        rendered = render(layout, strict=not unexecuted)
+        rendered = render(layout, strict=not old)
         print("  rendered" if rendered else "  unchanged")
     if as_pdf:
         _print_book(layout)
     if unexecuted:
         names = ", ".join(unexecuted)
         print(f"Shown without results, because not asked for and not executed before: {names}.")
+    if old := ", ".join(name for name in old if name not in unexecuted):
+        print(f"Shown as they were, older than their records or code: {old}.")
+        print("README, first page and article are left as they were, too: `make book` mends all.")
     return layout.book / "_build" / "html" / "index.html"
 
 

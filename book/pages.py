@@ -163,8 +163,7 @@ def execute_pages(pages, layout, device=None):
     parameter. Raises NotebookError after all pages have been tried, with the error of every page
     that failed.
     """
-    pages = [with_device(page, layout, device) for page in pages]
-    for page in pages:
+    for page in [with_device(page, layout, device) for page in pages]:
         check_parameters(layout.source(page), page.parameters)
     executed, errors = [], []
     # papermill changes the current folder of its process: pages need processes of their own.
@@ -172,10 +171,9 @@ def execute_pages(pages, layout, device=None):
     with concurrent.futures.ProcessPoolExecutor(_WORKERS, context, _one_thread) as pool:
         for shows_results in (False, True):
             running = {}
-            for page in [page for page in pages if bool(page.results_of) == shows_results]:
-                stamp = fingerprint(page, layout)
-                if _stamp_of(layout.executed(page)) != stamp or _lost_results(page, layout):
-                    running[page.name] = pool.submit(_execute_page, page, layout, {STAMP: stamp})
+            now = [page for page in pages if bool(page.results_of) == shows_results]
+            for page in stale(now, layout, device):
+                running[page.name] = pool.submit(_execute_page, page, layout)
             for name, future in tqdm(running.items(), unit="page", disable=not running):
                 error = future.exception()
                 tqdm.write(f"  {name} {'FAILED' if error else 'executed'}")
@@ -185,6 +183,13 @@ def execute_pages(pages, layout, device=None):
     if errors:
         raise NotebookError("\n".join(errors))
     return executed
+
+
+def stale(pages, layout, device=None):
+    """The pages, with `device`, whose copy or results are not those of what they depend on."""
+    given = [with_device(page, layout, device) for page in pages]
+    prints = [(page, fingerprint(page, layout), _stamp_of(layout.executed(page))) for page in given]
+    return [p for p, now, then in prints if now != then or _lost_results(p, layout)]
 
 
 def with_device(page, layout, device):
@@ -212,18 +217,24 @@ def _lost_results(page, layout):
     return keeps and not layout.results(page).is_file()
 
 
-def _execute_page(page, layout, metadata):
-    layout.results(page).unlink(missing_ok=True)
-    os.environ[RESULTS] = "" if page.notebook else str(layout.results(page))
+def _execute_page(page, layout):
+    # Results appear with the stamp alone: of a page that fails after keeping some, there are none.
+    results, stamp = layout.results(page), fingerprint(page, layout)
+    kept = results.with_suffix(".kept")
+    for path in (results, kept):
+        path.unlink(missing_ok=True)
+    os.environ[RESULTS] = "" if page.notebook else str(kept)
     execute_notebook(layout.source(page), layout.executed(page), page.parameters, cwd=layout.root)
     executed = nbformat.read(layout.executed(page), as_version=4)
-    executed.metadata.update(metadata)
+    executed.metadata[STAMP] = stamp
     if page.title:
         executed.cells[0].source = page.title
     for cell in executed.cells:
         # Two pages may share the name of a figure; nothing refers to it.
         cell.metadata.get("mystnb", {}).get("figure", {}).pop("name", None)
     write_atomically(layout.executed(page), f"{nbformat.writes(executed)}\n".encode())
+    if kept.is_file():
+        kept.replace(results)
 
 
 def _one_thread():

@@ -118,7 +118,7 @@ def test_a_page_that_shows_results_comes_last_and_is_named_where_it_fails(layout
     code += "published.keep_results([published.Result('theory/lemma-7', 'here', n / 4)])\n"
     keeper = pages.Page("keeper", parameters={"n": 5})
     write_notebook(layout.source(keeper), nbformat.v4.new_code_cell(code))
-    code = "from rc_utils import published\n"
+    keeping, code = code, "from rc_utils import published\n"
     code += f"import pathlib; folder = pathlib.Path({str(layout.book / 'notebooks')!r})\n"
     code += "raise ValueError([r.value for r in published.kept_results(folder)])"
     card = pages.Page("card", results_of=["*"])
@@ -131,7 +131,11 @@ def test_a_page_that_shows_results_comes_last_and_is_named_where_it_fails(layout
     shown = pages.fingerprint(card, layout)
     layout.results(keeper).write_text("id,value")
     assert pages.fingerprint(card, layout) != shown
-    layout.results(keeper).unlink()
+    before = layout.source(keeper).read_bytes()
+    write_notebook(layout.source(keeper), *map(nbformat.v4.new_code_cell, (keeping, "1 / 0")))
+    with pytest.raises(pages.NotebookError, match="division by zero"):
+        pages.execute_pages([keeper], layout)
+    layout.source(keeper).write_bytes(before)  # what is kept of the edit shows no more
     assert pages.execute_pages([keeper], layout) == ["keeper"]
 
 
