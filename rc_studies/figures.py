@@ -21,7 +21,7 @@ def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
     networks, size = list(runs["network"].unique()), (plotting.width(), 3.6)
     fig, axes = plt.subplots(1, len(networks), figsize=size, sharey=True, squeeze=False)
     for ax, network in zip(axes[0], networks, strict=True):
-        color = plotting.network_style(network)["color"]
+        color = plotting.network_styles(networks)[network]["color"]
         for name, words in draws.items():
             group = runs[(runs["network"] == network) & (runs["experiment"] == name)]
             x, y = group[COUNT] - group[COUNT].mean(), group["gap"] - group["gap"].mean()
@@ -79,7 +79,7 @@ def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
     fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 4.0), sharey=True)
     for ax, measure in zip(axes, (COUNT, rival), strict=True):
         for network, group in others.groupby("network", sort=False):
-            look = plotting.network_style(network)
+            look = plotting.network_styles(others["network"])[network]
             ax.scatter(group[f"by {measure}"], group["gap"], s=30, **look, label=network)
         ax.plot(ends, ends, color="0.5", linewidth=1)
         ax.set(title=measure, xlabel="predicted gap")

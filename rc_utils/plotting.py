@@ -9,7 +9,7 @@ import itertools
 import math
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -56,6 +56,7 @@ _NETWORKS = {
 # Purple, brown, crimson, grey; a thin diamond and stars: not easily taken for a known network's.
 _OTHER_COLOURS = ("#6A3D9A", "#8C510A", "#A50026", "#666666")
 _OTHER_MARKERS = ("d", (4, 1, 0), (6, 1, 0), (8, 1, 0))
+_OTHERS = [(colour, marker) for marker in _OTHER_MARKERS for colour in _OTHER_COLOURS]
 
 LABELS = {
     "count": "region count (mean number of regions)",
@@ -97,12 +98,15 @@ def width() -> float:
     return mpl.rcParams["figure.figsize"][0]
 
 
-def network_style(name: str) -> dict[str, Any]:
-    """{"color", "marker"} of a network for matplotlib; an unknown name chooses its own two."""
-    shape, place = divmod(zlib.crc32(name.encode()), len(_OTHER_COLOURS))
-    other = _OTHER_COLOURS[place], _OTHER_MARKERS[shape % len(_OTHER_MARKERS)]
-    color, marker = _NETWORKS.get(name, other)
-    return {"color": color, "marker": marker}
+def network_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """{"color", "marker"} of each network; an unknown one has its own two, or free ones."""
+    styles: dict[str, tuple] = {}
+    for name in dict.fromkeys(names):
+        start = zlib.crc32(name.encode()) % len(_OTHERS)
+        own = [*_OTHERS[start:], *_OTHERS[:start]]
+        free = [style for style in own if style not in styles.values()]
+        styles[name] = _NETWORKS.get(name) or (free or own)[0]
+    return {name: {"color": color, "marker": marker} for name, (color, marker) in styles.items()}
 
 
 def label_of(column: str) -> str:
@@ -126,9 +130,9 @@ def scatter_count_gap(
     """
     points = _settings(runs, ["network", "interpolates", x, y])
     ax = plt.subplots()[1] if ax is None else ax
-    handles = []
+    handles, styles = [], network_styles(points["network"])
     for network, group in points.groupby("network", sort=False):
-        style, text = network_style(network), network
+        style, text = styles[network], network
         fits = group["interpolates"].isin([True])
         for rows, face in ((group[fits], style["color"]), (group[~fits], "none")):
             look = {"marker": style["marker"], "edgecolor": style["color"], "facecolor": face}

@@ -44,6 +44,7 @@ def test_scatter_draws_every_setting_and_says_which_it_is(two_networks):
         middle = np.sqrt(x[0] * x[-1])
         fitted = np.poly1d(np.polyfit(group["count"], group["gap"], 1))(middle)
         assert np.interp(np.log(middle), np.log(x), y) == pytest.approx(fitted, 1e-3)
+    assert len(set(map(str, plotting.network_styles(["Narrow", "Wide", "BN"]).values()))) == 3
     # All runs of a setting, and one more.
     two_networks.loc[:6, ["status", "count", "gap"]] = ["diverged", np.nan, np.nan]
     ax = scatter_count_gap(two_networks)
