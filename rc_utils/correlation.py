@@ -359,9 +359,10 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
 def distinct_settings(runs: pd.DataFrame) -> pd.DataFrame:
     """Rows of `average_replicates`, where a run that several experiments share counts once.
 
-    Raises ValueError for runs without a column `setting`, which would all be replicates.
+    Raises ValueError for runs without a column `network` or `setting`, which would be replicates.
     """
-    check_name("column of the runs", "setting", runs.columns)
+    for key in ("network", "setting"):
+        check_name("column of the runs", key, runs.columns)
     once = [key for key in ("run_id", "epoch") if key in runs.columns]
     return average_replicates(runs.drop_duplicates(once) if "run_id" in once else runs)
 

@@ -205,7 +205,7 @@ def main(argv=None):
         resolution = args["resolution"] if args["dim"] == 1 else None
         try:
             draw(model, points, output, args["seed"], resolution, args["batch_size"])
-        except ValueError as error:  # on a few triangles a score may look like a probability
+        except (ValueError, ImportError) as error:  # a score may look like a probability
             output = f"none ({error})"
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -38,7 +38,7 @@ from rc_utils.counting.classifier import (
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import slices_of
 from rc_utils.evaluation import undisturbed
-from rc_utils.validation import check_name, require
+from rc_utils.validation import check_name, naming, require
 
 COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500
 OWN = 1  # the seed of other segments than `region_count` draws
@@ -527,6 +527,7 @@ def measure(name, network, initial, data):
     device = data.y_train.device
     with undisturbed(network, device), undisturbed(initial, device):
         value = MEASURES[name](network, initial, data)
-    if isinstance(value, list):
-        return [float(number) for number in value]
-    return value if isinstance(value, int) else float(value)
+    with naming(f"measure {name!r} returned no number and no list of them, but {value!r}"):
+        if isinstance(value, list):
+            return [float(number) for number in value]
+        return value if isinstance(value, int) else float(value)

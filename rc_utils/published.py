@@ -231,7 +231,12 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
             follows = "yes" if round(number, decimals) == float(entry.value) else "no"
         for result in by_id.get(id_) or [Result(id_, "", math.nan)]:
             label, why = verdict(entry, result)
-            repeats = any(_same_number(result, other) for other in by_id.get(result.same_as, []))
+            # The number of another statement, but for rounding and sign.
+            repeats = any(
+                (other.campaign, other.n) == (result.campaign, result.n)
+                and abs(abs(other.value) - abs(result.value)) < 0.01
+                for other in by_id.get(result.same_as, [])
+            )
             if label != "no result" and repeats:
                 why = f"the number of {result.same_as} but for rounding and sign, not counted again"
             elif label != "no result" and result.detail:
@@ -245,12 +250,6 @@ def scorecard(results: Iterable[Result] = ()) -> pd.DataFrame:
                 "why": why, "detail": result.detail, "counted": label in VERDICTS and not repeats,
             })  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def _same_number(result, other):
-    """Whether a result is that of another statement, but for rounding and sign."""
-    alike = (other.campaign, other.n) == (result.campaign, result.n)
-    return alike and abs(abs(other.value) - abs(result.value)) < 0.01
 
 
 def beside(results: Iterable[Result]) -> pd.DataFrame:

@@ -32,8 +32,7 @@ ADDRESS = "http://127.0.0.1/"  # nothing is asked there: `show` answers
 DESKTOP = {"width": 1280, "height": 900}
 WIDTHS = (1400, 1024, 390)
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]  # levels A and AA
-# (rule, part of the selector) of violations in what tools write: Sphinx the parameters of a long
-# signature as <dd> without a <dt>, docutils references as doc-biblioentry and no listitem.
+# (rule, part of the selector) of violations by tools: Sphinx's <dd> without <dt>, docutils' lists.
 NOT_OURS = (("definition-list", "#rc_"), ("aria-required-children", ".citation-list"))
 GIF = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
 

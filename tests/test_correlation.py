@@ -314,8 +314,9 @@ def test_a_change_per_doubling_is_the_coefficient_of_its_formula_and_needs_every
             change_per_doubling(runs.assign(count=runs["count"].where(runs.index != 2, bad)), "lr")
     with pytest.raises(ValueError, match="unknown factor 'epochs'"):
         change_per_doubling(runs, "epochs")
-    with pytest.raises(ValueError, match="unknown column of the runs 'setting'"):
-        change_per_doubling(runs.drop(columns="setting"), "lr")  # would all be one setting
+    for column in ("network", "setting"):  # without, all would be one setting
+        with pytest.raises(ValueError, match=f"unknown column of the runs '{column}'"):
+            change_per_doubling(runs.drop(columns=column), "lr")
 
 
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([0.0, 1e12, 1e300, -1e300, 5e-324, 1.0])

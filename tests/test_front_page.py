@@ -53,7 +53,7 @@ def test_the_numbers_of_the_readme_by_hand():
     of_tests = [c for run in full for c in run["counts"] if c["settings"]["points"] == "test"]
     count = [np.log(np.mean(found["counts"])) for found in of_tests]
     gap = [r["results"]["train_accuracy"] - r["results"]["test_accuracy"] for r in full]
-    assert f"Over {len(full)} full-size settings of ResNet18 our counts" in README
+    assert f"Over {len(full)} full-size ResNet18 settings our counts" in README
     expected["log count, r ="] = np.corrcoef(count, gap)[0, 1]
     for words, value in expected.items():
         shown, decimals = shown_after(words)

@@ -46,8 +46,7 @@ SMALL = {
     "19_counterexample": {"num_points": 5, "trials": 2},
 }  # fmt: skip
 
-# Beside another seed. Pages that train or count little do so on a pretended card: what they draw
-# comes from there.
+# Beside another seed. Pages that train or count little do so on a pretended card, and draw that.
 CARD = {"device": "cuda"}
 OTHER = {
     "02_counting": CARD, "07_training_evolution": CARD | {"campaign": PERCEPTRON},

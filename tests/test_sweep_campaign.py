@@ -99,6 +99,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["counts", "std_error"], {}, "counts.std_error has the name of a column of standard errors"),
     (["networks", "small", "architecture"], "elsewhere:Net", "network 'small': No module named"),
     (["networks", "small", "architecture"], "torch.nn:Nett", "network 'small': .*'Nett'"),
+    (["networks", "small", "architecture"], "torchvision.models:vgg11", "option of .* 'width'"),
     # Values out of range.
     (["networks", "small", "width"], float("inf"), "networks.small: Out of range float"),
     (["experiments", 0, "ranges"], {"weight_decay": [0.1, 0.0]}, r"ranges.weight_decay is no"),

@@ -35,8 +35,7 @@ def test_the_count_of_regions_agrees_with_a_scan(seed):
     theta = uni.draw_students(1, 12, seed)[0]
     positions, changes = uni.kinks(theta, position_tolerance=0, slope_tolerance=0)
     assert len(positions) == 12
-    # Between neighbouring kinks, and beyond the outer ones, the slope is constant, and it changes
-    # by as much as said.
+    # Between kinks and beyond the outer ones the slope is constant; it changes as much as said.
     ends = np.concatenate([[positions[0] - 1], positions, [positions[-1] + 1]])
     inner = torch.as_tensor(np.stack([ends[:-1] + np.diff(ends) * f for f in (0.25, 0.5, 0.75)]))
     values = uni.outputs(theta[None], inner.flatten()[None])[0].reshape(inner.shape).numpy()
@@ -126,8 +125,7 @@ def test_no_training_gets_below_the_certified_loss():
 def test_the_certified_share_is_that_of_a_binomial():
     found = theory.certified_share(8, (1, 1.25, 3), 4000, seed=0)
     assert found["width_ratio"].tolist() == [1, 1.25]
-    # w / 9 + b and w + b are both not positive on a wedge of (w, b), whose angle is pi less that
-    # between the normals (1 / 9, 1) and (1, 1) of its two half-planes.
+    # w / 9 + b, w + b <= 0 on a wedge of (w, b), by pi less the angle of (1 / 9, 1) and (1, 1).
     active = 1 - (math.pi - (math.pi / 4 - math.atan(1 / 9))) / (2 * math.pi)
     for row, width in zip(found.itertuples(), (8, 10), strict=True):
         # 6 active neurons leave one of eight sign changes out.

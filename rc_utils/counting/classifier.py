@@ -247,12 +247,11 @@ def probed(classifier, points, batch_size=None):
     fault = f"{name} gives a point another output at every call"
     cause = "dropout that is left on, noise, or a model exported or traced in training mode?"
     require(_alike(first, again, CALL_TOLERANCE), f"{fault}: {cause}")
-    require(
-        all(_alike(first, found, BATCH_TOLERANCE) for found in others),
-        f"the output of {name} for a point depends on the other points of its batch: a module in "
-        "training mode (give the module itself), a batch norm without running statistics, dynamic "
-        "quantisation, or operations along the first axis?",
-    )
+    fault = f"the output of {name} for a point depends on the other points of its batch"
+    cause = "a module in training mode (give the module itself), a batch norm without running"
+    cause += " statistics, dynamic quantisation, or operations along the first axis?"
+    alike = all(_alike(first, found, BATCH_TOLERANCE) for found in others)
+    require(alike, f"{fault}: {cause}")
     fault = f"{name} computes in half precision, as by autocast inside, or in 8 bits"
     require(not watch.rounds, f"{fault}; {ROUNDED}")
     if first.ndim == 2:

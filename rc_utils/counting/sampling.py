@@ -120,7 +120,7 @@ def as_points(points):
     is_dense = getattr(points, "layout", torch.strided) is torch.strided
     is_real = "complex" not in str(getattr(points, "dtype", ""))
     expected = "a dense array or tensor (N, *shape) of real numbers, such as "
-    expected += "torch.stack([x for x, *_ in dataset])"
+    expected += "data.x_train or torch.stack([x for x, *_ in dataset])"
     shape = f" of shape {tuple(points.shape)}" if hasattr(points, "shape") else ""
     require(not np.ma.is_masked(points), "points have masked entries: leave these out")
     fits = is_array and is_dense and is_real

@@ -163,10 +163,9 @@ def downloaded(name, folder):
         with FileLock(folder / f".{name}.lock"):  # one of several processes downloads
             train, test = make(folder, download=True), make(folder, train=False, download=True)
     except (ImportError, OSError, RuntimeError) as error:
-        raise FileNotFoundError(
-            f"{name} is not cached and could not be downloaded ({error}). "
-            f"Put {name}.npz, made by this call on another machine, into {folder.resolve()}."
-        ) from error
+        fault = f"{name} is not cached and torchvision could not download it ({error})"
+        advice = f"install that, or put {name}.npz, made by this call elsewhere, into"
+        raise FileNotFoundError(f"{fault}: {advice} {folder.resolve()}") from error
     names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
     arrays = {"classes": names, "source": f"torchvision {name.upper()}"}
     for split, part in (("train", train), ("test", test)):

@@ -72,7 +72,7 @@ def build_network(
         check_number(key, value, 0, above=True)
     check_count("seed", seed, 0)
     given = {key: value for key, value in shape.items() if key in parameters}
-    if takes_any_key(parameters):  # as the networks of torchvision
+    if _take_any_key(parameters):  # as the networks of torchvision
         given["num_classes"] = num_classes
     with own_random_state(seed=seed):
         return find_builder(name)(**given, **options)
@@ -81,15 +81,14 @@ def build_network(
 def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
     """Parameters of what builds the network; ValueError for an unknown network or option."""
     parameters = inspect.signature(find_builder(name)).parameters
-    if not takes_any_key(parameters):
-        for key in options:
+    for key in options:
+        if key == "width" or not _take_any_key(parameters):  # which might lose it
             check_name(f"option of network {name!r}", key, parameters)
     check_number("width", options.get("width", 64), 0, above=True)
     return parameters
 
 
-def takes_any_key(parameters: Mapping[str, inspect.Parameter]) -> bool:
-    """Whether a function with these parameters has one like **options."""
+def _take_any_key(parameters):
     return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
@@ -107,8 +106,6 @@ def find_builder(name: str) -> Callable[..., nn.Module]:
     made = typing.get_type_hints(target).get("return") if inspect.isfunction(target) else target
     # Nothing else is called: a name in somebody's campaign must not run any function there is.
     if not (isinstance(made, type) and issubclass(made, nn.Module)):
-        raise TypeError(
-            f"network {name!r} is {target!r}: expected a class derived from torch.nn.Module, or a "
-            "function whose annotation says that it returns one"
-        )
+        expected = "a subclass of torch.nn.Module, or a function annotated as returning one"
+        raise TypeError(f"network {name!r} is {target!r}: expected {expected}")
     return target

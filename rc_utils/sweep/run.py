@@ -107,8 +107,9 @@ def with_held(planned, record):
     return planned.also(held)
 
 
+@torch_threads(1)
 def make_record(planned, device="cpu", *, compile=False, progress=False):
-    """Train, measure and count one run without writing anything.
+    """Train, measure and count one run in one torch thread, without writing anything.
 
     progress: show a bar over the epochs on stderr. Returns the record, and if the plan asks for
     weights the network's tensors, of its looks and the last epoch, by "<epoch>/<name>".
@@ -257,12 +258,10 @@ def check_start(record):
     close = before.shape == after.shape and np.allclose(before, after, rtol=1e-3, atol=1e-4)
     gradients = was.get("gradient", math.nan), now["gradient"]
     close = close and math.isclose(*gradients, rel_tol=1e-2, abs_tol=1e-6)
-    require(
-        close and was.get("parameters") == now["parameters"],
-        f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with, "
-        "its code has changed: give the edited one another name, or delete the records of all its "
-        f"runs, as {records.record_path(spec.run_id)} or a line in runs.jsonl",
-    )
+    same = close and was.get("parameters") == now["parameters"]
+    fault = f"network {spec.network['name']!r} is not the one that run {spec.run_id} was made with"
+    advice = "give the edited one another name, or delete the records of all its runs, as"
+    require(same, f"{fault}: {advice} {records.record_path(spec.run_id)} or a line in runs.jsonl")
 
 
 def weights_path(run_id):
@@ -306,11 +305,9 @@ def lr_pair(name, network=""):
     found = records.find_records({p.spec.run_id: p for p in alike})
     diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
     alike = [p for p in alike if p.spec.run_id not in diverged]
-    require(
-        len(alike) > 1,
-        f"experiment {chosen.name!r} of campaign {name!r} has no two runs of network {network!r} "
-        f"with batch size {first.batch_size} that differ in lr only and did not diverge",
-    )
+    where = f"experiment {chosen.name!r} of campaign {name!r} has no two runs of {network!r}"
+    fault = f"with batch size {first.batch_size} that differ in lr only and did not diverge"
+    require(len(alike) > 1, f"{where} {fault}")
     return alike[0], alike[-1]
 
 
@@ -333,7 +330,7 @@ def networks_during_training(planned, epochs, device="cpu", progress=False):
         states = kept_weights(record)
     data = dataset_of(spec, device)
     names, every = network_of(spec, data).state_dict(), {*epochs, last}
-    threads = record["provenance"]["threads"] if record else torch.get_num_threads()
+    threads = record["provenance"]["threads"] if record else 1
     if is_new := any(f"{epoch}/{name}" not in states for epoch in every for name in names):
         with torch_threads(threads):
             options = {"measure": _state_of, "measure_epochs": every, "progress": progress}
