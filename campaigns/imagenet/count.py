@@ -2,9 +2,9 @@
 
     python campaigns/imagenet/count.py IMAGES [--num-samples N]
 
-which writes campaigns/imagenet/results.csv. EfficientNet-Lite0, 1 and 2 and their weights come from
-the package index; building the book needs none of them. `hero.py` makes the guide's table from the
-results, and the picture of the first page.
+which writes results/imagenet.csv, or of the guide's images the committed table. EfficientNet-Lite0,
+1 and 2 and their weights come from the package index; building the book needs none of them.
+`hero.py` makes the guide's table from the committed one, and the picture of the first page.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from rc_utils.correlation import Estimate, mean
 from rc_utils.count import load_points
 from rc_utils.counting import sample_vertices
 from rc_utils.counting.segments import segment_table
-from rc_utils.paths import campaigns_dir
+from rc_utils.paths import campaigns_dir, results_dir
 
 SIZES = {"lite0": 224, "lite1": 240, "lite2": 260}
 PUBLISHED = {"lite0": 75.1, "lite1": 76.7, "lite2": 77.6}  # top-1 accuracy in percent, float models
 SOURCE = "github.com/tensorflow/tpu/blob/master/models/official/efficientnet/lite/README.md"
-RESULTS = campaigns_dir() / "imagenet" / "results.csv"
+RESULTS, IMAGES = campaigns_dir() / "imagenet" / "results.csv", "tiny-imagenet-20"
 BATCH_SIZE = 8  # a larger batch leaves the cache of a processor core
 
 
@@ -66,7 +66,7 @@ def summary(table, reference):
 
 
 def count_all(folder, num_samples, seed=0):
-    """Write campaigns/imagenet/results.csv: one row per network, on the same segments."""
+    """Write the table: one row per network, on the same segments."""
     rows, tables = [], []
     for name, size in SIZES.items():
         network, started = load_network(name), time.perf_counter()
@@ -78,8 +78,9 @@ def count_all(folder, num_samples, seed=0):
         row |= {"accuracy_source": SOURCE, "images": pathlib.Path(folder).name, "seed": seed}
         row |= summary(tables[-1], tables[0]) | {"seconds": round(time.perf_counter() - started)}
         rows.append(row)
-        RESULTS.parent.mkdir(exist_ok=True)
-        pd.DataFrame(rows).round(3).to_csv(RESULTS, index=False)
+    path = RESULTS if pathlib.Path(folder).name == IMAGES else results_dir() / "imagenet.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).round(3).to_csv(path, index=False)
     print(pd.DataFrame(rows).T.to_string())
 
 
