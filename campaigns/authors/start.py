@@ -19,7 +19,7 @@ import torch
 from tqdm import tqdm
 
 import rc_utils as rc
-from rc_utils.paths import campaigns_dir, project_root
+from rc_utils.paths import campaigns_dir, data_dir
 from rc_utils.published import NETWORKS
 
 MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).view(3, 1, 1)
@@ -69,7 +69,7 @@ def start_counts(images: np.ndarray, name: str, seed: int, step: int) -> np.ndar
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("networks", nargs="*", default=NETWORKS, help="all nine by default")
-    parser.add_argument("--data", type=pathlib.Path, default=project_root() / "data/cifar10.npz")
+    parser.add_argument("--data", type=pathlib.Path, default=data_dir() / "cifar10.npz")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--step", type=int, default=8, help="1 labels every point, as they do")
     options = parser.parse_args()
