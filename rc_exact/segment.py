@@ -202,8 +202,10 @@ def label_changes(alphas, scores):
 
     A piece has one label if both its ends have it; in other pieces the upper envelope is followed.
     """
-    top = scores.max(1, keepdims=True)  # what only rounding parts from it is equal to it
-    scores = np.where(top - scores <= BEND_TOLERANCE * np.abs(scores).max(), top, scores)
+    # A score that only rounding parts from the highest, its own or that one's, is equal to it.
+    top, size = scores.max(1, keepdims=True), np.abs(scores).max(0)
+    rounding = BEND_TOLERANCE * np.maximum(size, size[scores.argmax(1), None])
+    scores = np.where(top - scores <= rounding, top, scores)
     argmax = scores.argmax(1)
     same = argmax[1:] == argmax[:-1]
     starts, labels = [alphas[:-1][same]], [argmax[:-1][same]]
