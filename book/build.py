@@ -130,7 +130,7 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
         executed = pages.execute_pages(chosen, layout, device)
         print(f"  {len(executed)} executed, {len(chosen) - len(executed)} unchanged")
     unexecuted = pages.write_unexecuted(table, layout)
-    old = [page.name for page in pages.stale(table, layout, device)] if only else []
+    old = _stale(table, layout, device) if only else []
     if not old and layout.root == ROOT:
         headline.main()
     with _stage("Pages"):
@@ -142,9 +142,21 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
         names = ", ".join(unexecuted)
         print(f"Shown without results, because not asked for and not executed before: {names}.")
     if old := ", ".join(name for name in old if name not in unexecuted):
-        print(f"Shown as they were, older than their records or code: {old}.")
+        print(f"Shown as they were, of other records or code than there are: {old}.")
         print("README, first page and article are left as they were, too: `make book` mends all.")
     return layout.book / "_build" / "html" / "index.html"
+
+
+def _stale(table, layout, device):
+    """Names of the pages that are not those of their records and code, on any device."""
+    names = []
+    for page in table:
+        try:
+            is_old = pages.stale([page], layout, device) and pages.stale([page], layout)
+        except (ValueError, FileNotFoundError):  # of a page that was not asked for
+            is_old = True
+        names += [page.name] if is_old else []
+    return names
 
 
 def _print_book(layout):

