@@ -84,7 +84,7 @@ def bullets(results):
         f"{alone['study/2/other ways to train: R²']} in log count ({alone['study/2/R² of count']} "
         f"in the count), {alone[best]} in a mixed-image score: undecided. Where only the seed "
         f"differs, r is {twins[0]} (ResNet18), {twins[1]} (VGG19): supported; "
-        f"{alone['study/full-size: r over seeds, records']} over nine in the records.",
+        f"{alone['study/full-size: r over seeds, records']} over nine networks in the records.",
         f"**It fails when the data change.** More training images lower the gap, yet raise the "
         f"count between them in {100 * images:.0f} % of pairs; between test images in "
         f"{small:.0f} % (learning rate 0.003) or {large:.0f} % (0.03). Flips mislead in "

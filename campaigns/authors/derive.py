@@ -245,7 +245,9 @@ def full_size_rows(runs):
         ("full-size/seeds/same-segments", "same segments", four, [*SETTING, "R0"]),
     ):
         part = part.assign(group=part.groupby(keys).ngroup().astype(str))
-        found = partial_correlation(part, "log_count", "gap", "C(group)", part["setting"])
+        unit = "setting" if "R0" in keys else "network"  # three seeds recur in all settings
+        found = partial_correlation(part, "log_count", "gap", "C(group)", part[unit])
+        found = Estimate(found.value, found.low, found.high, found.n, f"{unit}s")
         yield row(id_, f"correlation of log count and gap, same setting, {words}", found, part)
     for name, _, columns in OTHERS.values():
         if columns is FITS:
