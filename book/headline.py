@@ -76,7 +76,7 @@ def bullets(results):
     return [
         f"**It holds over learning rates and batch sizes.** Count and gap of three narrow networks "
         f"correlate at {text['main/overall']}; the paper prints "
-        f"{statements().loc['main/overall', 'value']}, its records give "
+        f"{statements().loc['main/overall', 'value']}, its records "
         f"{theirs['main/overall']:.2f}. Doubling the learning rate changes the count by "
         f"{alone['bias/lr/overall']}.",
         f"**It carries over to other training, as rivals do.** A line fitted on SGD predicts the "
