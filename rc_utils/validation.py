@@ -3,11 +3,14 @@
 import collections.abc
 import contextlib
 import difflib
+import functools
 import inspect
 import math
 import numbers
 import types
 import typing
+
+_hints_of, _signature_of = map(functools.cache, (typing.get_type_hints, inspect.signature))
 
 
 def require(condition, message):
@@ -68,11 +71,11 @@ def settings_from_dict(cls, values, where, **others):
 
 def check_arguments(function, values, where, without=()):
     """`values` as arguments of `function`, their keys and types checked; `without` come later."""
-    hints = typing.get_type_hints(function)
+    hints = _hints_of(function)
     check_keys(where, values, hints.keys() - {"return", *without})
     checked = {key: checked_value(v, hints[key], f"{where}.{key}") for key, v in values.items()}
     with naming(where):
-        inspect.signature(function).bind(**checked, **dict.fromkeys(without))
+        _signature_of(function).bind(**checked, **dict.fromkeys(without))
     return checked
 
 

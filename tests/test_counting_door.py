@@ -263,7 +263,7 @@ def test_last_bits_are_judged_by_the_range_over_all_points(rng):
     assert (labels == np.hstack([points, -points]).argmax(1)).all()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.quan")
 def test_the_probe_takes_a_model_of_one_batch_size_and_keeps_no_count():
     def fixed(x):
         if len(x) != 16:

@@ -248,8 +248,7 @@ def probed(classifier, points, batch_size=None):
     cause = "dropout that is left on, noise, or a model exported or traced in training mode?"
     require(_alike(first, again, CALL_TOLERANCE), f"{fault}: {cause}")
     fault = f"the output of {name} for a point depends on the other points of its batch"
-    cause = "a module in training mode (give the module itself), a batch norm without running"
-    cause += " statistics, dynamic quantisation, or operations along the first axis?"
+    cause = "training mode (give the module itself), a mean over the batch, dynamic quantisation?"
     alike = all(_alike(first, found, BATCH_TOLERANCE) for found in others)
     require(alike, f"{fault}: {cause}")
     fault = f"{name} computes in half precision, as by autocast inside, or in 8 bits"

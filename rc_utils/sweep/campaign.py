@@ -42,7 +42,7 @@ class RunSpec:
         Training settings at their default are left out, so that a new one renames no run.
         """
         changed = {k: v for k, v in vars(self.train).items() if v != TRAIN_DEFAULTS[k]}
-        settings = dataclasses.asdict(self) | {"schema": SCHEMA, "train": changed}
+        settings = {**vars(self), "schema": SCHEMA, "train": changed}
         return hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:16]
 
 
