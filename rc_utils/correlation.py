@@ -57,7 +57,7 @@ def interval_text(value: float, low: float = math.nan, high: float = math.nan) -
     if not (math.isfinite(low) and math.isfinite(high)):
         if abs(value) >= 100:
             return f"{value:,.0f}"
-        return f"{value:.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2g}"
+        return f"{value + 0.0:.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2g}"
     width = high - low if high - low > 1e-9 * abs(value) else 1.0
     decimals = max(0, 2 - math.floor(math.log10(width / 0.12)))
     decimals = min(decimals, 3 if abs(value) >= 0.01 else 12)
@@ -359,10 +359,12 @@ def average_replicates(runs: pd.DataFrame) -> pd.DataFrame:
 def distinct_settings(runs: pd.DataFrame) -> pd.DataFrame:
     """Rows of `average_replicates`, where a run that several experiments share counts once.
 
-    Raises ValueError for runs without a column `network` or `setting`, which would be replicates.
+    Raises ValueError for runs without a network or setting, which would be replicates.
     """
     for key in ("network", "setting"):
         check_name("column of the runs", key, runs.columns)
+    lacking = {"network", "setting", "run_id", "status"} & {*runs.columns[runs.isna().any()]}
+    require(not lacking, f"some of the runs have no {lacking}: give them one, or leave them out")
     once = [key for key in ("run_id", "epoch") if key in runs.columns]
     return average_replicates(runs.drop_duplicates(once) if "run_id" in once else runs)
 

@@ -117,7 +117,7 @@ def verdict(entry: pd.Series, result: Result) -> tuple[str, str]:
     if math.isnan(low) or math.isnan(high):
         return "inconclusive", "too little data, or none that varies, for an interval"
     least, most = _claimed(entry)
-    ends = {"above": f"above {least:g}", "below": f"at or below {most:g}"}
+    ends = {"above": f"above {least:g}", "below": f"at or below {most + 0.0:g}"}
     words = ends.get(entry.side, f"{entry.side} [{least:.3g}, {most:.3g}]")
     inside = least <= low and high <= most
     apart = high < least or low > most

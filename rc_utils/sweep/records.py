@@ -144,14 +144,15 @@ def find_records(plans, origin=None):
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, beside those that are there.
 
-    One that is there gives way to a complete one that did not diverge. Returns (path, number of
-    records); without any nothing is written. Raises ValueError where a damaged line would be lost.
+    One that is there gives way to one that did not diverge and holds all of it. Returns (path,
+    number of records), writes none for 0. Raises ValueError where a damaged line would be lost.
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path, lose_nothing=True)
     plans = campaign.runs()
     for key, (record, _) in find_records(plans).items():
-        is_whole = record["status"] == "ok" and is_complete(record, plans[key])
+        planned = plans[key].also(held(records[key])) if key in records else plans[key]
+        is_whole = record["status"] == "ok" and is_complete(record, planned)
         if key not in records or is_whole:
             records[key] = record
     lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
@@ -380,11 +381,10 @@ def experiments_like(name, experiment="", training=True):
 def plain_runs(name, num_samples=0, experiment=""):
     """`campaign_runs` of all experiments alike to one, default the first: one row per run.
 
-    A campaign may spread its networks over several experiments, and count the same runs again in
-    others. Experiments that change training (mixup, another optimiser), the data or the networks'
-    options are left out. So are runs without the count "main", and runs that differ in a setting
-    that `experiment` does not vary, other than learning rate, batch size and weight decay. The
-    name of a setting has all that one of the experiments varies.
+    A campaign may spread its networks over several experiments. Left out are those that change
+    training (mixup, another optimiser), the data or the networks' options, runs without the count
+    "main", and runs that differ in a setting that `experiment` does not vary, other than learning
+    rate, batch size, weight decay. The name of a setting has all that one of them varies.
     """
     campaign = load_campaign(name)
     chosen = campaign.experiment(experiment)
