@@ -32,7 +32,8 @@ def load_model(name):
     known = "neither module:name nor a file .onnx; name weights by a module that loads them"
     require(module and attribute.isidentifier(), f"model {name!r} is {known}")
     model = getattr(importlib.import_module(module), attribute)
-    takes_nothing = inspect.isfunction(model) and not inspect.signature(model).parameters
+    signature = str(inspect.signature(model)) if inspect.isfunction(model) else ""
+    takes_nothing = signature.startswith(("()", "(*,", "(**"))
     require(not takes_nothing, f"{name}() takes no batch: give what it returns a name of its own")
     return model
 
@@ -200,7 +201,8 @@ def main(argv=None):
         points = load_points(args.pop("data"), args.pop("points"), args.pop("image_size"))
         points = standardise(points, args.pop("mean"), args.pop("std"))
         count = region_count(model, points, **args, progress=True)
-        print(f"regions, with a 95 % interval: {correlation.mean(count.counts, 'samples')}")
+        unit = {1: "segments", 2: "triangles"}.get(args["dim"], "simplices")
+        print(f"regions, with a 95 % interval: {correlation.mean(count.counts, unit)}")
         print(count)
         resolution = args["resolution"] if args["dim"] == 1 else None
         try:

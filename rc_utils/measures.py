@@ -519,9 +519,8 @@ MEASURES = {
 def measure(name, network, initial, data):
     """Value of a measure of `network` that started as `initial` and was trained on `data`.
 
-    name: a key of MEASURES. initial: may be None for a measure that does not take it. Both networks
-    are in evaluation mode, without gradients, as in a sweep. The value is a number, or a list of
-    numbers. Raises ValueError for an unknown measure.
+    name: a key of MEASURES. initial: may be None for a measure that does not take it. The value is
+    a number or a list of them, in evaluation mode; ValueError for another, or an unknown measure.
     """
     check_name("measure", name, MEASURES)
     device = data.y_train.device

@@ -47,7 +47,7 @@ def test_the_command_prints_the_count_with_its_interval_and_draws(folder, capsys
     expected = region_count(model, points, num_samples=30, strategy="adaptive", coarse=8)
     assert expected.mean > 1
     assert "strategy='adaptive', coarse=8" in printed
-    assert f"95 % interval: {mean(expected.counts, 'samples')}" in printed
+    assert f"95 % interval: {mean(expected.counts, 'segments')}" in printed
     picture = (folder / "new" / "picture.svg").read_text()
     assert all(text in picture for text in ("segment", "predicted", "$x_3$", "class 1"))
 

@@ -203,9 +203,8 @@ def probed(classifier, points, batch_size=None):
     """The classifier, if its output for a point depends on that point alone; else ValueError.
 
     Outputs at `points` (n, *shape), repeated up to `NUM_PROBED`, are compared with those of another
-    call, of the reverse order, of half a batch and of single points; on the way operations are
-    watched. Parameters and buffers that the model changes are set back. A batch size of up to 64 is
-    kept here, for models that take no other.
+    call, of the reverse order, of half a batch and of single points. Parameters and buffers that
+    the model changes are set back. A batch size of up to 64 is kept, for models with no other.
     """
     if batch_size is not None:
         batch_size = check_count("batch_size", batch_size, 1)

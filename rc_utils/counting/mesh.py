@@ -15,9 +15,8 @@ from rc_utils.validation import check_name, require
 STRATEGIES = ("grid", "adaptive")
 # How often the lattice's interval is halved, at most, by dimension; once in more than three.
 HALVINGS = {2: 9, 3: 3}
-# Times the greatest error that is seen around an element by which the interpolation may be off in
-# it: of 3, 4 and 5, the smallest that changes no count on the first 30 triangles of the first
-# network of the campaign cifar10-dimensions.
+# Times the greatest error seen around an element by which the interpolation may be off in it: of 3,
+# 4, 5, the smallest that changes no count on 30 triangles of the campaign cifar10-dimensions.
 BEND_FACTOR = 4.0
 # Share of an element, or of a lead in it, by which a label has to win: where labels only tie at a
 # point, as those of a model without biases do at the origin, rounding has others win around it.

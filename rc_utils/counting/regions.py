@@ -170,7 +170,7 @@ def region_count(
     settings = {
         "dim": draw.dim, "num_samples": draw.num_samples, "sampling": sampling, "seed": draw.seed,
         "resolution": lattice.resolution, "alpha_range": tuple(alpha_range),
-        "direction_length": draw.direction_length, "adjacency": adjacency,
+        "direction_length": draw.direction_length, "adjacency": adjacency if dim > 1 else None,
         "strategy": strategy, "coarse": coarse,
     }  # fmt: skip
     counts = np.concatenate(found)

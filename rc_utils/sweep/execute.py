@@ -35,9 +35,8 @@ DASK_SETTINGS = {
     # A worker on a laptop or shared machine that was suspended is not dead.
     "distributed.scheduler.worker-ttl": None,
     "distributed.worker.preload": ["rc_utils.sweep.execute"],  # of local workers: `dask_setup`
-    # Dask lets the allocator return memory at once, and a network's buffers are then mapped anew in
-    # every layer, which more than doubles the time of a count. Both thresholds: setting one
-    # switches off the other's rule.
+    # Else the allocator returns a network's buffers at once and maps them anew in every layer, in
+    # more than the time of a count. Both, since setting one switches off the other's rule.
     "distributed.nanny.pre-spawn-environ": {
         "MALLOC_TRIM_THRESHOLD_": str(2**30),
         "MALLOC_MMAP_THRESHOLD_": str(2**25),
@@ -107,7 +106,8 @@ def attempt(planned, device, compile, networks=()):
         settings = canonical_json(dataclasses.asdict(planned.spec))
         fault = f"run {run_id} failed:\n{traceback.format_exc()}settings: {settings}"
         return Outcome(run_id, "failed", fault)
-    results, name = record["results"], planned.spec.network["name"]
+    results, network = record["results"], planned.spec.network
+    name = " ".join([network["name"], *(f"{k}={v}" for k, v in network.items() if k != "name")])
     accuracies = f"train {results['train_accuracy']:.3f}, test {results['test_accuracy']:.3f}"
     setting = "lr {lr:g}, batch size {batch_size}, seed {seed}".format(**record["spec"]["train"])
     return Outcome(run_id, "done", f"{run_id} {name}, {setting}, {record['status']}: {accuracies}")

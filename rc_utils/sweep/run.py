@@ -294,7 +294,7 @@ def lr_pair(name, network=""):
     """
     campaign = load_campaign(name)
     counted = [e for e in campaign.experiments if e.evolution_epochs and e.evolution_counts]
-    require(counted, f"campaign {name!r} counts at no epoch during training; choose another")
+    require(counted, f"campaign {name!r} counts at no epoch in training: choose shapes-quick, say")
     chosen = counted[0]
     network = network or chosen.networks[0]
     check_name(f"network of experiment {chosen.name!r}", network, chosen.networks)
@@ -306,8 +306,7 @@ def lr_pair(name, network=""):
     diverged = {run_id for run_id, (record, _) in found.items() if record["status"] != "ok"}
     alike = [p for p in alike if p.spec.run_id not in diverged]
     where = f"experiment {chosen.name!r} of campaign {name!r} has no two runs of {network!r}"
-    fault = f"with batch size {first.batch_size} that differ in lr only and did not diverge"
-    require(len(alike) > 1, f"{where} {fault}")
+    require(len(alike) > 1, f"{where} that differ in lr only and did not diverge")
     return alike[0], alike[-1]
 
 
