@@ -144,16 +144,17 @@ def find_records(plans, origin=None):
 def freeze(campaign):
     """Write every record of `campaign` to its runs.jsonl, beside those that are there.
 
-    One that is there gives way to one that did not diverge and holds all of it. Returns (path,
-    number of records), writes none for 0. Raises ValueError where a damaged line would be lost.
+    A complete one gives way to one that holds all of it, another to a complete one that did not
+    diverge. Returns (path, number of records). Raises ValueError if a damaged line would be lost.
     """
     path = campaign.folder / "runs.jsonl"
     records = read_frozen(path, lose_nothing=True)
     plans = campaign.runs()
     for key, (record, _) in find_records(plans).items():
-        planned = plans[key].also(held(records[key])) if key in records else plans[key]
-        is_whole = record["status"] == "ok" and is_complete(record, planned)
-        if key not in records or is_whole:
+        old = records.get(key)
+        keeps = held(old) if old and is_complete(old, plans[key]) else plans[key].asked
+        is_whole = record["status"] == "ok" and is_complete(record, plans[key].also(keeps))
+        if old is None or is_whole:
             records[key] = record
     lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
     if lines:
