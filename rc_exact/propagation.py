@@ -14,7 +14,8 @@ FEWEST_ROWS = 8
 # Batch sizes of the two trial runs, between which only the first dimension may differ.
 TRIALS = (3, 5)
 # Difference by rounding of the scores of plan and network, relative to the largest score.
-SCORE_TOLERANCE, LEAST_DIFFERENCE = 1e-6, 1e-12
+SCORE_TOLERANCE = 1e-6
+LEAST_DIFFERENCE = 1e-12  # by rounding, where all scores are 0
 # Alphas closer than this are one breakpoint: float64 rounds them to about 1e-15.
 BREAKPOINT_TOLERANCE = 1e-13
 # Stands for the size of the first dimension, which grows with every breakpoint.
@@ -127,7 +128,6 @@ def require_same_scores(found, expected):
     same = found.shape == expected.shape and found.isfinite().equal(expected.isfinite())
     if same and not bool(expected.isfinite().all()):
         return  # callers report scores that are not finite
-    # Where all scores are 0, those that are solved for may be off by rounding.
     most = max(SCORE_TOLERANCE * float(expected.abs().max()), LEAST_DIFFERENCE)
     same = same and torch.allclose(found, expected, rtol=0, atol=most)
     refuse_unless(

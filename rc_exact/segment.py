@@ -202,7 +202,7 @@ def label_changes(alphas, scores):
 
     A piece has one label if both its ends have it; in other pieces the upper envelope is followed.
     """
-    # A score that only rounding parts from the highest, its own or that one's, is equal to it.
+    # A score that differs from the highest by the rounding of one of the two is equal to it.
     top, size = scores.max(1, keepdims=True), np.abs(scores).max(0)
     rounding = BEND_TOLERANCE * np.maximum(size, size[scores.argmax(1), None])
     scores = np.where(top - scores <= rounding, top, scores)

@@ -20,8 +20,9 @@ def seeds_panels(runs: pd.DataFrame, draws: dict[str, str] = DRAWS) -> Figure:
     """
     networks, size = list(runs["network"].unique()), (plotting.width(), 3.6)
     fig, axes = plt.subplots(1, len(networks), figsize=size, sharey=True, squeeze=False)
+    styles = plotting.network_styles(networks)
     for ax, network in zip(axes[0], networks, strict=True):
-        color = plotting.network_styles(networks)[network]["color"]
+        color = styles[network]["color"]
         for name, words in draws.items():
             group = runs[(runs["network"] == network) & (runs["experiment"] == name)]
             x, y = group[COUNT] - group[COUNT].mean(), group["gap"] - group["gap"].mean()
@@ -77,10 +78,10 @@ def transfer_panels(runs: pd.DataFrame, rival: str) -> Figure:
     others = predicted[predicted["experiment"] != "sgd"]
     ends = np.array([others["gap"].min(), others["gap"].max()])
     fig, axes = plt.subplots(1, 2, figsize=(plotting.width(), 4.0), sharey=True)
+    styles = plotting.network_styles(others["network"])
     for ax, measure in zip(axes, (COUNT, rival), strict=True):
         for network, group in others.groupby("network", sort=False):
-            look = plotting.network_styles(others["network"])[network]
-            ax.scatter(group[f"by {measure}"], group["gap"], s=30, **look, label=network)
+            ax.scatter(group[f"by {measure}"], group["gap"], s=30, **styles[network], label=network)
         ax.plot(ends, ends, color="0.5", linewidth=1)
         ax.set(title=measure, xlabel="predicted gap")
     axes[0].set_ylabel("gap")

@@ -33,7 +33,7 @@ def load_model(name):
     require(module and attribute.isidentifier(), f"model {name!r} is {known}")
     model = getattr(importlib.import_module(module), attribute)
     signature = str(inspect.signature(model)) if inspect.isfunction(model) else ""
-    takes_nothing = signature.startswith(("()", "(*,", "(**"))
+    takes_nothing = signature.startswith(("()", "(*,", "(**"))  # no place for a batch
     require(not takes_nothing, f"{name}() takes no batch: give what it returns a name of its own")
     return model
 

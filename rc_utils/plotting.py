@@ -8,7 +8,6 @@ import colorsys
 import itertools
 import math
 import sys
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +55,6 @@ _NETWORKS = {
 # Purple, brown, crimson, grey; a thin diamond and stars: not easily taken for a known network's.
 _OTHER_COLOURS = ("#6A3D9A", "#8C510A", "#A50026", "#666666")
 _OTHER_MARKERS = ("d", (4, 1, 0), (6, 1, 0), (8, 1, 0))
-_OTHERS = [(colour, marker) for marker in _OTHER_MARKERS for colour in _OTHER_COLOURS]
 
 LABELS = {
     "count": "region count (mean number of regions)",
@@ -99,15 +97,12 @@ def width() -> float:
 
 
 def network_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """{"color", "marker"} of each network; an unknown one has its own two, or free ones."""
-    styles: dict[str, tuple] = {}
-    for name in dict.fromkeys(names):
-        start = zlib.crc32(name.encode()) % len(_OTHERS)
-        own = [*_OTHERS[start:], *_OTHERS[:start]]
-        used = [part for style in styles.values() for part in style]
-        own.sort(key=lambda style: (style in styles.values(), sum(map(used.count, style))))
-        styles[name] = _NETWORKS.get(name, own[0])
-    return {name: {"color": color, "marker": marker} for name, (color, marker) in styles.items()}
+    """{"color", "marker"} of each network of a figure; those not known here take others in turn."""
+    styles: dict[str, tuple] = dict(_NETWORKS)
+    others = [name for name in dict.fromkeys(names) if name not in _NETWORKS]
+    for i, name in enumerate(others):  # four differ in both, sixteen in one
+        styles[name] = _OTHER_COLOURS[i % 4], _OTHER_MARKERS[(i + i // 4) % 4]
+    return {name: {"color": styles[name][0], "marker": styles[name][1]} for name in names}
 
 
 def label_of(column: str) -> str:

@@ -72,7 +72,7 @@ def build_network(
         check_number(key, value, 0, above=True)
     check_count("seed", seed, 0)
     given = {key: value for key, value in shape.items() if key in parameters}
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):  # as the networks of torchvision
+    if takes_any_key(parameters):  # as the networks of torchvision
         given["num_classes"] = num_classes
     with own_random_state(seed=seed):
         return find_builder(name)(**given, **options)
@@ -81,12 +81,16 @@ def build_network(
 def check_network(name: str, **options: Any) -> Mapping[str, inspect.Parameter]:
     """Parameters of what builds the network; ValueError for an unknown network or option."""
     parameters = inspect.signature(find_builder(name)).parameters
-    takes_any_key = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for key in options:
-        if key == "width" or not takes_any_key:  # it might be lost
+        if key == "width" or not takes_any_key(parameters):  # it might be lost
             check_name(f"option of network {name!r}", key, parameters)
     check_number("width", options.get("width", 64), 0, above=True)
     return parameters
+
+
+def takes_any_key(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    """Whether a function with these parameters has one like **options."""
+    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def find_builder(name: str) -> Callable[..., nn.Module]:

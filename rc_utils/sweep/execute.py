@@ -35,7 +35,7 @@ DASK_SETTINGS = {
     # A worker on a laptop or shared machine that was suspended is not dead.
     "distributed.scheduler.worker-ttl": None,
     "distributed.worker.preload": ["rc_utils.sweep.execute"],  # of local workers: `dask_setup`
-    # Else every layer maps its buffers anew, at twice the time; one alone switches off the other.
+    # Else layers map buffers anew, at twice the time. Both: one switches off the other's rule.
     "distributed.nanny.pre-spawn-environ": {
         "MALLOC_TRIM_THRESHOLD_": str(2**30),
         "MALLOC_MMAP_THRESHOLD_": str(2**25),
