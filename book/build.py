@@ -142,7 +142,7 @@ def build(layout, *, only=(), skip_sweep=False, device=None, as_pdf=False):
         names = ", ".join(unexecuted)
         print(f"Shown without results, because not asked for and not executed before: {names}.")
     if old := ", ".join(name for name in old if name not in unexecuted):
-        print(f"Shown as they were, of other records or code than there are: {old}.")
+        print(f"Shown as they were made, from other records or code than now: {old}.")
         print("README, first page and article are left as they were, too: `make book` mends all.")
     return layout.book / "_build" / "html" / "index.html"
 
