@@ -155,7 +155,7 @@ def decisions():
         if re.match(r"study/\d", r.id) and r.detail:
             name = r.id.removeprefix("study/").replace("/", ". ", 1)
             rows.append([name, interval_text(r.value, r.low, r.high), str(r.n), r.detail])
-    return table(["study: what decides", "found", "units", "the claim"], rows)
+    return table(["study: what decides", "found", "units", "verdict"], rows)
 
 
 def groups(runs):

@@ -229,6 +229,11 @@ def _execute_page(page, layout):
     executed.metadata[STAMP] = stamp
     if page.title:
         executed.cells[0].source = page.title
+        for cell in executed.cells[1:]:
+            if cell.cell_type == "markdown":  # it speaks of the other page's runs: but headings
+                lines = cell.source.splitlines()
+                cell.source = "\n".join(line for line in lines if line.startswith("#"))
+        executed.cells = [cell for cell in executed.cells if cell.source]
     for cell in executed.cells:
         # Two pages may share the name of a figure; nothing refers to it.
         cell.metadata.get("mystnb", {}).get("figure", {}).pop("name", None)

@@ -17,6 +17,7 @@ from rc_utils.validation import require
 
 PLAIN = "count"  # shown beside log(count); decides nothing
 SPLITS_APART = 10_000  # step between the random states of the partitions of one seed
+MOVED = 0.4  # mean change of log(count) from which an arm of study 3 is decided
 TERMS_OF_CUBIC = 19  # non-constant terms of a cubic polynomial in three variables
 PENALTIES = np.logspace(-3, 3, 13)
 SETTINGS_ACROSS = "network == 'ResNet18' and experiment == 'sgd' and interpolates"  # of study 2
@@ -176,7 +177,7 @@ def _slope_of_changes(changes):
 
 def decide_arm(slope: Estimate, moved: float, across: float) -> str:
     """Supports: interval above half of `across`; refutes: below it; not moved: |moved| < 0.4."""
-    if not abs(moved) >= 0.4:  # or NaN
+    if not abs(moved) >= MOVED:  # or NaN
         return "not moved"
     return decision(slope.low > across / 2, slope.high < across / 2)
 

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rc_studies.decisions import best_rival, changes_from_control, predictions
+from rc_studies.decisions import MOVED, best_rival, changes_from_control, predictions
 from rc_studies.studies import AXES, COUNT
 from rc_utils import plotting
 
@@ -94,7 +94,7 @@ def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
     """Study 3: changes of log(count) and gap under a treatment, one dot per run.
 
     A larger dot is a larger dose. across: the slope across settings, drawn as a line; half of it,
-    which decides, is dashed.
+    which decides, is dashed. Dotted: how far the mean change of log(count) has to go to decide.
     """
     changes = changes_from_control(runs)
     fig, ax = plt.subplots(figsize=(plotting.width(), 4.6))
@@ -107,6 +107,8 @@ def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
     ends = np.array([min(changes["x"].min(), 0), max(changes["x"].max(), 0)])
     ax.plot(ends, across * ends, color="0.3", label="slope across settings")
     ax.plot(ends, across / 2 * ends, color="0.3", linestyle="--", label="half of it")
+    for side, words in ((-MOVED, ""), (MOVED, "mean change needed to decide")):
+        ax.axvline(side, color="0.3", linestyle=":", linewidth=1, label=words)
     ax.set(xlabel="change of log(count) from the control", ylabel="change of the gap")
     ax.legend(fontsize=10)
     return fig
@@ -115,11 +117,12 @@ def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
 def axes_panels(runs: pd.DataFrame) -> Figure:
     """Study 4: one panel per axis, one line per base setting and seed; later levels larger."""
     fig, axes = plt.subplots(3, 3, figsize=(plotting.width(), 6.4), sharex=True, sharey=True)
+    small, large = plotting.BLUES([0.0, 1.0])
     for ax, (axis, levels) in zip(axes.flat, AXES.items(), strict=False):
         own = runs[runs["experiment"].isin(levels)]
         own = own.assign(level=own["experiment"].map(list(levels).index)).sort_values("level")
         for (lr, _), unit in own.groupby(["lr", "seed"]):
-            colour = plotting.BLUE if lr == runs["lr"].min() else plotting.ORANGE
+            colour = small if lr == runs["lr"].min() else large
             ax.plot(unit[COUNT], unit["gap"], color=colour, linewidth=0.8, alpha=0.6)
             ax.scatter(unit[COUNT], unit["gap"], s=8 + 14 * unit["level"], color=colour)
         ax.set_title(axis.replace("sharpness-aware minimisation", "sharpness-aware"), fontsize=11)
@@ -128,7 +131,7 @@ def axes_panels(runs: pd.DataFrame) -> Figure:
         empty.set_visible(False)
     fig.supxlabel("log(count)", fontsize=12)
     fig.supylabel("gap", fontsize=12)
-    handles = [Line2D([], [], color=c, marker="o") for c in (plotting.BLUE, plotting.ORANGE)]
+    handles = [Line2D([], [], color=c, marker="o") for c in (small, large)]
     words = [f"learning rate {lr:g}" for lr in sorted(runs["lr"].unique())]
     fig.legend(handles, words, loc="lower right", bbox_to_anchor=(0.95, 0.15))
     return fig

@@ -195,8 +195,8 @@ def test_the_authors_settings_count_as_their_code_does(dim, rng):
     assert max(expected) > 1
     if dim == "random":
         noise = np.random.default_rng([0, 1]).standard_normal((4, 6))
-        np.testing.assert_allclose(vertices[:, 1] - vertices[:, 0], 0.1 * noise, atol=1e-9)
-        assert count.settings["direction_length"] == 0.1
+        np.testing.assert_allclose(vertices[:, 1] - vertices[:, 0], 0.5 * noise, atol=1e-9)
+        assert count.settings["direction_length"] == 0.5
 
 
 LINE = np.array([[0.0], [1.0]])

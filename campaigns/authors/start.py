@@ -2,11 +2,11 @@
 
 In the authors' code (`main.py`, `train_and_test.py` of lijingwei0502/implicit_bias) one seed fixes
 the initial weights and the 100 segments, so the count at epoch 0 can be rebuilt without training.
-This needs the images of CIFAR-10 in their original order: in another order the segments join other
-images, and counts agree within the error of 100 segments at best.
+It needs CIFAR-10 in its original order: in another, segments join other images, and counts agree
+within the error of 100 segments at best.
 
-Seven of the nine networks have here the initial weights of theirs for the same seed; SENet18 and
-EfficientNetB0 draw their layers in another order. Networks that predict one label tell nothing.
+Six of the nine networks begin with the weights of theirs: SENet18 and EfficientNetB0 draw layers
+in another order, their MobileNet is version 1. Networks that predict one label tell nothing.
 """
 
 import argparse

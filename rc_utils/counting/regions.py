@@ -26,13 +26,13 @@ AUTHORS: dict[int | str, dict[str, Any]] = {
     1: {"dim": 1, "resolution": 200},
     2: {"dim": 2, "resolution": 10, "adjacency": "full"},
     **{dim: {"dim": dim, "resolution": 5, "adjacency": "face"} for dim in (3, 4, 5)},
-    "random": {"dim": 1, "resolution": 200, "sampling": "noise", "direction_length": 0.1},
+    "random": {"dim": 1, "resolution": 200, "sampling": "noise", "direction_length": 0.5},
 }  # fmt: skip
 """Settings of the authors' own counting: `region_count(model, points, **AUTHORS[2])`.
 
 By dimension, and "random" for segments in random directions: 100 simplices of standardised images.
-From the code of the paper's first author, GitHub lijingwei0502/implicit_bias at commit 6148365:
-grids and neighbours in `plot.py`, random directions in `train_and_test.py`.
+From the code of the paper's first author, GitHub lijingwei0502/implicit_bias: `plot.py` at commit
+6148365, random directions from `train_and_test.py` at 6ef8869, which has their records (later 0.1).
 """
 
 

@@ -6,7 +6,7 @@ import torch
 
 from rc_utils.validation import check_count, check_name, check_number, require
 
-NOISE = 0.1  # standard deviation of each number of the authors' random directions
+NOISE = 0.5  # standard deviation of each number of the authors' random directions
 NUM_LENGTH_PAIRS = 200  # of which the median distance is the default length of a direction
 BLOCK_BYTES = 1 << 24  # vertices and labels that a region count holds at once
 
@@ -19,8 +19,8 @@ def sample_vertices(
     "pairs": distinct data points, uniformly (v1 Definition 4).
     "random_direction": v_0 = x_i and v_k = x_i + L u_k, u_k uniform on the unit sphere (v1 Table
     8). The paper does not print L; None takes the median distance between data points.
-    "noise": v_k = x_i + L z_k with z_k standard normal, L = 0.1 by default: the random directions
-    of the authors' code (`AUTHORS`), of length 5.5 or so on standardised 32 x 32 images.
+    "noise": v_k = x_i + L z_k with z_k standard normal, L = 0.5 by default: the random directions
+    of the authors' records (`AUTHORS`), of length 28 or so on standardised 32 x 32 images.
 
     The draw depends on `seed` and the points `(N, *shape)` only, never on the model or the device,
     and the first n simplices are the same for every num_samples >= n. Only points drawn are read.
