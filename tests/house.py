@@ -91,8 +91,8 @@ def sizes():
         "lines of rc_studies": (lines_of("rc_studies"), 1200, 1200),
         "lines of rc_exact": (lines_of("rc_exact"), 1105, 1300),
         "lines of book": (lines_of("book"), 890, 900),
-        # With the reader of the authors' files, which was a part of rc_utils until November 2026.
-        "lines of programs in campaigns": (lines_of("campaigns"), 800, 800),
+        # With two parts of rc_utils until November 2026: the authors' files, tables of segments.
+        "lines of programs in campaigns": (lines_of("campaigns"), 830, 830),
         "lines of benchmarks": (lines_of("benchmarks"), 1000, 1000),
         "lines of tests": (lines_of("tests"), 8000, 8000),
         "files reached from page 03": (reached["03_main_correlation"], 9, 12),

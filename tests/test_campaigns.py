@@ -16,8 +16,8 @@ from campaigns.authors import records
 from campaigns.authors.derive import EXPERIMENTS
 from campaigns.imagenet import count as imagenet
 from campaigns.imagenet import hero
+from campaigns.imagenet.count import segment_table
 from rc_utils.counting import sample_vertices
-from rc_utils.counting.segments import segment_table
 from rc_utils.paths import campaigns_dir, project_root
 from rc_utils.published import NETWORKS, authors_settings, statements
 

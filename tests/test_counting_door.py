@@ -21,11 +21,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import ConcatDataset, TensorDataset
 
+from campaigns.imagenet.count import segment_table
 from rc_exact import exact_segment
 from rc_utils import build_network, load_dataset
 from rc_utils.counting import label_grid, predict_labels, region_count, sample_vertices
 from rc_utils.counting.mesh import triangle_regions
-from rc_utils.counting.segments import segment_table
 from rc_utils.training.loop import check_outputs
 
 SEGMENT = np.array([[0.0, 0.0], [1.0, 0.0]])

@@ -12,20 +12,25 @@ import importlib
 import pathlib
 import time
 
+import numpy as np
 import pandas as pd
 import torch
+from tqdm import tqdm
 
 from rc_utils.correlation import Estimate, mean
 from rc_utils.count import load_points
-from rc_utils.counting import sample_vertices
-from rc_utils.counting.segments import segment_table
+from rc_utils.counting import make_lattice, sample_vertices
+from rc_utils.counting.classifier import classifier_inside
+from rc_utils.counting.segments import begins, sample_adaptively
 from rc_utils.paths import campaigns_dir, results_dir
+from rc_utils.validation import require
 
 SIZES = {"lite0": 224, "lite1": 240, "lite2": 260}
 PUBLISHED = {"lite0": 75.1, "lite1": 76.7, "lite2": 77.6}  # top-1 accuracy in percent, float models
 SOURCE = "github.com/tensorflow/tpu/blob/master/models/official/efficientnet/lite/README.md"
 RESULTS, IMAGES = campaigns_dir() / "imagenet" / "results.csv", "tiny-imagenet-20"
 BATCH_SIZE = 8  # a larger batch leaves the cache of a processor core
+BLOCK_SEGMENTS = 20  # that are evaluated together
 
 
 class Standardised(torch.nn.Module):
@@ -51,6 +56,28 @@ def load_network(name):
         traced = torch.jit.trace(network, torch.rand(2, 3, SIZES[name], SIZES[name]))
         compiled = torch.jit.optimize_for_inference(traced)
     return lambda images: compiled(images)  # a compiled module lacks the modes that a count sets
+
+
+def segment_table(model, vertices, *, batch_size=None, progress=False):
+    """Regions and labels on each segment of vertices (N, 2, *shape): a data frame of N rows.
+
+    Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, how many differ;
+    foreign_share, the share of regions with neither end's label; evaluations, of the model. Raises
+    ValueError as `region_count`, for a model that returns labels too.
+    """
+    classifier, corners = classifier_inside(model, vertices, batch_size)
+    require(corners.shape[1] == 2, "vertices span no segments; expected (N, 2, *shape)")
+    lattice, tables, blocks = make_lattice(1), [], corners.split(BLOCK_SEGMENTS)
+    for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
+        samples = sample_adaptively(classifier, part, lattice)
+        first = begins(samples)
+        segment, labels = samples.segment[first], pd.Series(samples.labels[first])
+        along = labels.groupby(segment)
+        foreign = (labels != along.transform("first")) & (labels != along.transform("last"))
+        table = pd.DataFrame({"regions": along.size(), "labels": along.nunique()})
+        table["foreign_share"] = foreign.groupby(segment).mean()
+        tables.append(table.assign(evaluations=np.bincount(samples.segment)))
+    return pd.concat(tables, ignore_index=True)
 
 
 def summary(table, reference):

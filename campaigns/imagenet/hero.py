@@ -21,11 +21,10 @@ import torch
 from matplotlib.path import Path
 from PIL import Image
 
-from campaigns.imagenet.count import BATCH_SIZE, RESULTS, SIZES, load_network
+from campaigns.imagenet.count import BATCH_SIZE, RESULTS, SIZES, load_network, segment_table
 from rc_utils.correlation import interval_text
 from rc_utils.counting import outlines, triangle_regions
 from rc_utils.counting.mesh import area
-from rc_utils.counting.segments import segment_table
 from rc_utils.paths import write_atomically
 
 BOOK = pathlib.Path(__file__).resolve().parents[2] / "book"

@@ -3,12 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-from tqdm import tqdm
 
-from rc_utils.counting.classifier import classifier_inside, rounding_of, scores_at
-from rc_utils.counting.lattice import make_lattice
-from rc_utils.validation import require
+from rc_utils.counting.classifier import rounding_of, scores_at
 
 # Intervals a unit of alpha, or a shorter range as a whole, is first cut into.
 COARSE_INTERVALS = 24
@@ -21,7 +17,6 @@ BEND_FACTOR = 5.0
 MONOTONE_FACTOR = 2.0
 PLACES = (0.125, 0.25, 0.75, 0.875)  # of an interval, beside one that its ends decide
 BLOCK_SCORES = 1 << 17  # scores that are judged together, in twenty times their memory
-BLOCK_SEGMENTS = 20  # segments of a table that are evaluated together
 
 
 class Samples(NamedTuple):
@@ -73,28 +68,6 @@ def sample_adaptively(classifier, corners, lattice, coarse=None):
         return found
 
     return refine(look, samples, suspects)
-
-
-def segment_table(model, vertices, *, batch_size=None, progress=False):
-    """Regions and labels on each segment of vertices (N, 2, *shape): a data frame of N rows.
-
-    Columns: regions, as `region_count(strategy="adaptive")` counts them; labels, how many differ;
-    foreign_share, the share of regions with neither end's label; evaluations, of the model. Raises
-    ValueError as `region_count`, for a model that returns labels too.
-    """
-    classifier, corners = classifier_inside(model, vertices, batch_size)
-    require(corners.shape[1] == 2, "vertices span no segments; expected (N, 2, *shape)")
-    lattice, tables, blocks = make_lattice(1), [], corners.split(BLOCK_SEGMENTS)
-    for part in tqdm(blocks, desc=f"{BLOCK_SEGMENTS} segments each", disable=not progress):
-        samples = sample_adaptively(classifier, part, lattice)
-        first = begins(samples)
-        segment, labels = samples.segment[first], pd.Series(samples.labels[first])
-        along = labels.groupby(segment)
-        foreign = (labels != along.transform("first")) & (labels != along.transform("last"))
-        table = pd.DataFrame({"regions": along.size(), "labels": along.nunique()})
-        table["foreign_share"] = foreign.groupby(segment).mean()
-        tables.append(table.assign(evaluations=np.bincount(samples.segment)))
-    return pd.concat(tables, ignore_index=True)
 
 
 def refine(look, samples, suspects):
