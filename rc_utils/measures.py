@@ -14,6 +14,7 @@ otherwise, such as z * (z > 0).
 """
 
 import copy
+import dataclasses
 import functools
 import math
 import re
@@ -38,6 +39,7 @@ from rc_utils.counting.classifier import (
 from rc_utils.counting.sampling import gather, vertex_indices
 from rc_utils.datasets.images import slices_of
 from rc_utils.evaluation import undisturbed
+from rc_utils.networks.registry import is_ours
 from rc_utils.validation import check_name, naming, require
 
 COUNTED_SEGMENTS, INTRA_SEGMENTS = 1000, 500
@@ -521,9 +523,13 @@ def measure(name, network, initial, data):
 
     name: a key of MEASURES. initial: may be None for a measure that does not take it. The value is
     a number or a list of them, in evaluation mode; ValueError for another, or an unknown measure.
+    A reader's measure gets copies of the network and the labels, and may change them.
     """
     check_name("measure", name, MEASURES)
     device = data.y_train.device
+    if not is_ours(MEASURES[name]):
+        copies = {key: getattr(data, key).clone() for key in ("y_train", "y_test")}
+        network, data = copy.deepcopy(network), dataclasses.replace(data, **copies)
     with undisturbed(network, device), undisturbed(initial, device):
         value = MEASURES[name](network, initial, data)
     with naming(f"measure {name!r} returned no number and no list of them, but {value!r}"):

@@ -96,7 +96,7 @@ def test_a_measure_of_the_readers_may_return_any_kind_of_number_alone(monkeypatc
     """An error leaves a record as it was, and what it lacks is added later."""
     numbers = {"a": torch.tensor(1.5), "b": np.float32(2.5), "c": np.int64(3), "d": math.inf}
     path = records.record_path(record_of(swept())["run_id"])
-    before = path.read_bytes()
+    before, old = path.read_bytes(), record_of(with_changes())
     for returned in ("many", ["x"], torch.ones(2)):
         monkeypatch.setitem(MEASURES, "a", lambda *_, returned=returned: returned)
         with monkeypatch.context() as untrained:
@@ -106,10 +106,18 @@ def test_a_measure_of_the_readers_may_return_any_kind_of_number_alone(monkeypatc
         assert path.read_bytes() == before
     for name, returned in numbers.items():
         monkeypatch.setitem(MEASURES, name, lambda *_, returned=returned: returned)
-    modes = lambda network, initial, _: network.training + initial.training  # noqa: E731
+
+    def modes(network, initial, data):
+        data.y_train.zero_()  # copies, as is the network
+        network.requires_grad_(False).layers[1].bias.add_(1)
+        return network.training + initial.training
+
     monkeypatch.setitem(MEASURES, "modes", modes)
     found = records.load_runs(swept(measures=[*numbers, "modes"]))[[*numbers, "modes"]]
     assert found.to_numpy().tolist() == [[1.5, 2.5, 3, math.inf, 0]]
+    record = record_of(with_changes())
+    assert counts_of(record) == counts_of(old)
+    assert record["results"] == old["results"]
 
 
 def test_a_diverged_run_is_a_record_with_that_status(monkeypatch):
@@ -249,6 +257,8 @@ def test_verify_trains_random_runs_again_writes_nothing_and_names_what_differs(r
     answers = [answer(**changes) for changes in (turned, near, relabelled, far, halved)]
     assert [agrees for _, agrees in answers] == [True, True, True, False, False]
     assert all("an accuracy differs by" in line for line, _ in answers)
+    line, agrees = answer(results=record["results"] | {"train_loss": 9.0})
+    assert (line[-14:], agrees) == ("not train_loss", False)
     others = {"provenance": record["provenance"] | {"data": {"sha256": "of other data"}}}
     assert answer(**others) == (f"{record['run_id']}: other data than the record has", False)
     records.write_record(record | {"counts": []})
@@ -331,9 +341,11 @@ def test_a_network_that_cannot_be_measured_or_trained_is_refused_with_the_reason
     table = {"counts": {"main": {"dim": 2, "points": "test"}}, "experiments": [wishes]}
     outcome, *_ = sweep(parse_campaign(TABLE | table, "few"))
     assert "3 distinct points are needed" in outcome.text
+    draw = random.SystemRandom().random  # without the run's seed
+    monkeypatch.setattr(Own, "activation", lambda _: torch.nn.Softplus(draw()))
+    assert "one seed builds different networks" in sweep(with_changes())[0].text
     monkeypatch.setattr(Own, "forward", lambda _, x: (x,))
-    (outcome,) = sweep(with_changes(measures=["margin"]))
-    assert "the model returned a tuple: give it one output" in outcome.text
+    assert "the model returned a tuple: give it one output" in sweep(with_changes())[0].text
 
 
 def test_a_run_that_another_sweep_is_at_is_left_to_it(results):

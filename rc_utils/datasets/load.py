@@ -240,6 +240,7 @@ def resolve_classes(classes, names):
 def add_label_noise(labels, fraction, num_classes, seed):
     """Replace round(fraction * N) random labels, each by another class drawn uniformly."""
     rng = np.random.default_rng([seed, STREAMS["label noise"]])
+    require(num_classes > 1 or not fraction, "label_noise needs two classes or more")
     wrong = rng.permutation(len(labels))[: round(fraction * len(labels))]
     noisy = labels.copy()
     noisy[wrong] = (labels[wrong] + rng.integers(1, num_classes, len(wrong))) % num_classes

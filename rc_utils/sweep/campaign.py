@@ -116,6 +116,8 @@ class Experiment:
         different = sorted(set(self.networks) ^ set(self.seeds))
         require(not different, f"seeds must list each of its networks once, see {different}")
         require("name" not in self.options, "options.name: another network needs a label")
+        can_be_met = self.evolution_loss is None or self.evolution_loss > 0
+        require(can_be_met, f"evolution_loss is {self.evolution_loss}; expected one above 0")
         require("seed" not in self.ranges, "ranges.seed cannot be drawn: give it in seeds")
         for key, ends in self.ranges.items():
             fits = len(ends) == 2 and 0 < ends[0] <= ends[1]
@@ -292,7 +294,8 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         defaults, dim = {"points": "train"}, count.get("dim", 1)
         if dim != 1:  # named, so that records stay valid if the default of `region_count` changes
             defaults["adjacency"] = "linear" if dim in (2, 3, 4, 5) else "simplex"
-        counts[label] = defaults | count
+        with naming(f"counts.{label}"):
+            counts[label] = json.loads(canonical_json(defaults | count))  # as records have it
     require(given.experiments, f"campaign {name}: there are no experiments")
     for values in given.experiments:
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):

@@ -254,7 +254,13 @@ def verify(campaign, number, seed=0, device="cpu"):
             close = close and shares[-1] <= (FURTHER_TOLERANCE if further else COUNT_TOLERANCE)
             equal = equal and before == after["counts"]
         text = f"an accuracy differs by {accuracy:.2g}, a mean count by {max(shares):.1%}"
-        text = "accuracies, predictions and counts are equal" if equal else text
+        if equal:
+            parts = [(old[part], new[part]) for part in ("results", "measures")]
+            other = [
+                name for was, now in parts for name in now if was.get(name, now[name]) != now[name]
+            ]
+            text, close = "accuracies, predictions and counts are equal", close and not other
+            text += f", but not {', '.join(other)}" if other else ""
         same = old["provenance"]["data"]["sha256"] == new["provenance"]["data"]["sha256"]
         yield f"{key}: {text if same else 'other data than the record has'}", close and same
 

@@ -147,18 +147,20 @@ def freeze(campaign):
     A complete one gives way to one that holds all of it, another to a complete one that did not
     diverge. Returns (path, number of records). Raises ValueError if a damaged line would be lost.
     """
-    path = campaign.folder / "runs.jsonl"
-    records = read_frozen(path, lose_nothing=True)
-    plans = campaign.runs()
-    for key, (record, _) in find_records(plans).items():
-        old = records.get(key)
-        keeps = held(old) if old and is_complete(old, plans[key]) else plans[key].asked
-        is_whole = record["status"] == "ok" and is_complete(record, plans[key].also(keeps))
-        if old is None or is_whole:
-            records[key] = record
-    lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
-    if lines:
-        write_atomically(path, "".join(lines).encode())
+    from filelock import FileLock
+
+    path, plans = campaign.folder / "runs.jsonl", campaign.runs()
+    with FileLock(path.with_suffix(".lock")):
+        records = read_frozen(path, lose_nothing=True)
+        for key, (record, _) in find_records(plans).items():
+            old = records.get(key)
+            keeps = held(old) if old and is_complete(old, plans[key]) else plans[key].asked
+            is_whole = record["status"] == "ok" and is_complete(record, plans[key].also(keeps))
+            if old is None or is_whole:
+                records[key] = record
+        lines = [canonical_json(sealed(records[run_id])) + "\n" for run_id in sorted(records)]
+        if lines:
+            write_atomically(path, "".join(lines).encode())
     return path, len(lines)
 
 

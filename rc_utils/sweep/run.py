@@ -141,16 +141,21 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     is_readers = not is_ours(NETWORKS.get(spec.network["name"]))
     if is_readers:
         check_outputs(network, data)
+        start = start_of(spec)  # its code may change under its name
+        fault = (
+            "one seed builds different networks: draw weights by torch's or NumPy's own generator"
+        )
+        require(start == start_of(spec), f"network {spec.network['name']!r}: {fault}")
     # What cannot be measured or counted says so before the training.
     names = asked["measures"] + asked["evolution_measures"]
     names = [name for name in names if is_readers or not is_ours(MEASURES[name])]
     small = {"num_samples": 1, "resolution": 2}
     counts = [count | small for count in asked["counts"] + asked["evolution_counts"]]
-    with contextlib.suppress(NonFiniteScores):
+    with contextlib.suppress(NonFiniteScores, ArithmeticError):  # trained, it may have a value
         taken([count for i, count in enumerate(counts) if count not in counts[:i]], names)
     run = train(network, data, spec.train, measure=look, compile=compile, progress=progress, **when)
-    if is_readers:  # whose code may change under its name
-        record["start"] = start_of(spec)
+    if is_readers:
+        record["start"] = start
     results = {name: _as_json(getattr(run, name)) for name in records.RESULTS}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
     record["evolution"] = list(run.measurements.values())

@@ -240,6 +240,7 @@ def check_outputs(network, data):
 def _epochs(network, step, data, config, progress, between=None):
     """Train; yields the rows of `TrainRun.history`, up to the first whose loss is not finite."""
     trained = [p for p in network.parameters() if p.requires_grad]
+    require(trained, "no parameter of the network is trained: requires_grad is off, or it has none")
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
     settings = {"lr": config.lr, "weight_decay": config.weight_decay}
     if config.optimizer == "sgd":
