@@ -107,8 +107,8 @@ def intervention_panel(runs: pd.DataFrame, across: float) -> Figure:
     ends = np.array([min(changes["x"].min(), 0), max(changes["x"].max(), 0)])
     ax.plot(ends, across * ends, color="0.3", label="slope across settings")
     ax.plot(ends, across / 2 * ends, color="0.3", linestyle="--", label="half of it")
-    for side, words in ((-MOVED, ""), (MOVED, "mean change needed to decide")):
-        ax.axvline(side, color="0.3", linestyle=":", linewidth=1, label=words)
+    look = {"color": "0.3", "linestyle": ":", "linewidth": 1}
+    ax.axvline(MOVED, **look, label="mean change needed to decide")
     ax.set(xlabel="change of log(count) from the control", ylabel="change of the gap")
     ax.legend(fontsize=10)
     return fig

@@ -384,16 +384,18 @@
       const { context, width } = paintRegions(training, canvas);
       const place = ([x, y]) => [((x + 1) / 2) * width, ((1 - y) / 2) * width];
       const radius = Math.max(3.5, width / 70);
-      context.lineWidth = 1.5;
-      context.strokeStyle = "#000";
       training.points.forEach((point, i) => {
         const [x, y] = place(point), positive = training.targets[i] > 0;
         context.fillStyle = css(COLOURS.classes[positive]);
         context.beginPath();
         if (positive) context.arc(x, y, radius, 0, 7);
         else context.rect(x - radius, y - radius, 2 * radius, 2 * radius);
+        for (const [colour, thickness] of [["#fff", 5], ["#000", 2]]) {
+          context.strokeStyle = colour;
+          context.lineWidth = thickness;
+          context.stroke();
+        }
         context.fill();
-        context.stroke();
       });
       const [from, to] = state.ends.map(place);
       for (const [colour, thickness] of [["#000", 5], ["#fff", 2.5]]) {
@@ -469,7 +471,7 @@
         points.forEach(([step, value]) => context.lineTo(x(step), y(value)));
         context.stroke();
         context.setLineDash([]);
-        if (!named) continue;
+        if (!named || points.length < 2) continue; // before the start the letters would overlap
         const end = points[points.length - 1];
         context.fillStyle = colours.networks[network];
         context.textAlign = "left";
