@@ -113,10 +113,9 @@ def region_count(
         strategy: "grid" evaluates the lattice points, "adaptive" more points where a region could
             hide. On segments it starts coarse and goes down to 1/32 of the grid's interval. Beyond,
             adjacency is "linear"; it starts at the lattice and goes down to 1/512 of its interval
-            on triangles, 1/8 in three dimensions and 1/2 in more (in five, its mesh takes tens of
-            seconds a simplex), but no finer than scores are rounded. Scores should bend gradually,
-            as logits do: probabilities that are flat at 0 and 1 hide regions. Of a network that
-            oscillates everywhere, as after an exploding loss, one triangle may take hours.
+            on triangles (hours for one that oscillates everywhere), 1/8 in three dimensions and 1/2
+            in more (tens of seconds a simplex in five), but no finer than scores are rounded. They
+            should bend gradually, as logits do: probabilities flat at 0 and 1 hide regions.
         coarse: intervals for each unit of alpha that an adaptive segment is first cut into; None
             takes 24. 8 take half the evaluations, and err on rough networks as often as a grid.
         batch_size: points in one forward pass; None chooses. Running out of memory halves it.

@@ -117,7 +117,7 @@ class Experiment:
         require(not different, f"seeds must list each of its networks once, see {different}")
         require("name" not in self.options, "options.name: another network needs a label")
         can_be_met = self.evolution_loss is None or self.evolution_loss > 0
-        require(can_be_met, f"evolution_loss is {self.evolution_loss}; expected one above 0")
+        require(can_be_met, "evolution_loss is not above 0")
         require("seed" not in self.ranges, "ranges.seed cannot be drawn: give it in seeds")
         for key, ends in self.ranges.items():
             fits = len(ends) == 2 and 0 < ends[0] <= ends[1]

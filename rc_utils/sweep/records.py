@@ -64,10 +64,10 @@ def write_record(record):
     return path
 
 
-def check_writable():
-    """Raise OSError if no record can be written: before hours of training rather than after."""
+def check_writable(size=0):
+    """Raise OSError if a record and `size` bytes cannot be written: before hours of training."""
     probe = results_dir() / "records" / f".writable.{uuid.uuid4().hex[:8]}"
-    write_atomically(probe, bytes(1 << 20))  # as large as records are at most
+    write_atomically(probe, bytes(size + (1 << 20)))  # as large as records are at most
     probe.unlink()
 
 

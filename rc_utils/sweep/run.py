@@ -82,7 +82,11 @@ def complete_run(planned, device="cpu", *, compile=False):
             if records.is_complete(old, planned):
                 return old
             planned = with_held(planned, old)
-        records.check_writable()
+        size = 0
+        if planned.asked["evolution_weights"]:
+            tensors = network_of(planned.spec, dataset_of(planned.spec)).state_dict().values()
+            size = sum(t.nbytes for t in tensors) * (1 + len(planned.asked["evolution_epochs"]))
+        records.check_writable(size)
         record, states = make_record(planned, device, compile=compile)
         # The record of a diverged run is complete: one that lacks something is of an ok run.
         kept = f"run {run_id} meets scores that are not finite now; its record is kept as it was"
