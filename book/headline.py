@@ -37,11 +37,11 @@ START = "<!-- results: written by `python book/headline.py`, not by hand -->"
 END = "<!-- end of results -->"
 LEAD = (
     "**Mostly. Over learning rates and batch sizes, fewer regions go with a smaller gap "
-    "between training and test accuracy, but for narrow VGG19 at gaps near 0.3. Accuracy on "
-    "mixtures of two images does as well. With more training images, or flips at large "
+    "between training and test accuracy, except in narrow VGG19 at gaps near 0.3. Accuracy on "
+    "mixtures of two images tells as much. With more training images, or flips at large "
     "learning rates, the count can mislead.**"
 )
-ALT = "Count and gap rise together; other training is predicted; images and flips mislead."
+ALT = "Count and gap rise together; images and flips mislead."
 CAPTION = (
     "*Top: three networks (full size: test pairs). Bottom: blue supports, orange "
     "refutes, grey neither. Bars: 95 %.*"
@@ -79,8 +79,8 @@ def bullets(results):
         f"predicts the gap under Adam, Adagrad, mixup and no momentum: R² "
         f"{alone['study/2/other ways to train: R²']} in log count ({alone['study/2/R² of count']} "
         f"in the count), {alone[best]} in a mixed-image score.",
-        f"**Chance moves both.** Where only the seed differs, r is {twins[0]} (ResNet18), "
-        f"{twins[1]} (VGG19); records: {alone['study/full-size: r over seeds, records']}.",
+        f"**Less so between seeds.** r is {twins[0]} (ResNet18), {twins[1]} (VGG19); "
+        f"{alone['study/full-size: r over seeds, records']} over nine networks in the records.",
         f"**It fails when the data change.** More training images lower the gap, yet raise the "
         f"count between them in {100 * images:.0f} % of pairs; between test images in "
         f"{small:.0f} % (learning rate 0.003) or {large:.0f} % (0.03). Flips mislead in "

@@ -232,7 +232,7 @@ def _execute_page(page, layout):
         for cell in executed.cells[1:]:
             if cell.cell_type == "markdown":  # it speaks of the other page's runs: but headings
                 lines = cell.source.splitlines()
-                cell.source = "\n".join(line for line in lines if line.startswith("#"))
+                cell.source = "\n".join([line for line in lines if line.startswith("#")][-1:])
         executed.cells = [cell for cell in executed.cells if cell.source]
     for cell in executed.cells:
         # Two pages may share the name of a figure; nothing refers to it.

@@ -523,13 +523,14 @@ def measure(name, network, initial, data):
 
     name: a key of MEASURES. initial: may be None for a measure that does not take it. The value is
     a number or a list of them, in evaluation mode; ValueError for another, or an unknown measure.
-    A reader's measure gets copies of the network and the labels, and may change them.
+    A reader's measure gets copies of networks and labels, and may change them.
     """
     check_name("measure", name, MEASURES)
     device = data.y_train.device
     if not is_ours(MEASURES[name]):
         copies = {key: getattr(data, key).clone() for key in ("y_train", "y_test")}
-        network, data = copy.deepcopy(network), dataclasses.replace(data, **copies)
+        data = dataclasses.replace(data, **copies)
+        network, initial = copy.deepcopy((network, initial))
     with undisturbed(network, device), undisturbed(initial, device):
         value = MEASURES[name](network, initial, data)
     with naming(f"measure {name!r} returned no number and no list of them, but {value!r}"):

@@ -32,7 +32,7 @@ AUTHORS: dict[int | str, dict[str, Any]] = {
 
 By dimension, and "random" for segments in random directions: 100 simplices of standardised images.
 From the code of the paper's first author, GitHub lijingwei0502/implicit_bias: `plot.py` at commit
-6148365, random directions from `train_and_test.py` at 6ef8869, which has their records (later 0.1).
+6148365, random directions from `train_and_test.py` at 6ef8869, which has their records (else 0.1).
 """
 
 

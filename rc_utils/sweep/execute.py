@@ -255,10 +255,10 @@ def verify(campaign, number, seed=0, device="cpu"):
             equal = equal and before == after["counts"]
         text = f"an accuracy differs by {accuracy:.2g}, a mean count by {max(shares):.1%}"
         if equal:
-            parts = [(old[part], new[part]) for part in ("results", "measures")]
-            other = [
-                name for was, now in parts for name in now if was.get(name, now[name]) != now[name]
-            ]
+            now = new["results"] | new["measures"]
+            was = now | old["results"] | old["measures"]
+            both = {name: np.array([was[name], now[name]], float) for name in now}
+            other = [name for name in now if not np.allclose(*both[name], 0.01, equal_nan=True)]
             text, close = "accuracies, predictions and counts are equal", close and not other
             text += f", but not {', '.join(other)}" if other else ""
         same = old["provenance"]["data"]["sha256"] == new["provenance"]["data"]["sha256"]

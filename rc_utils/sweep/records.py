@@ -150,7 +150,9 @@ def freeze(campaign):
     from filelock import FileLock
 
     path, plans = campaign.folder / "runs.jsonl", campaign.runs()
-    with FileLock(path.with_suffix(".lock")):
+    if not find_records(plans):
+        return path, 0
+    with FileLock(campaign.folder / ".runs.lock"):
         records = read_frozen(path, lose_nothing=True)
         for key, (record, _) in find_records(plans).items():
             old = records.get(key)

@@ -82,16 +82,15 @@ def complete_run(planned, device="cpu", *, compile=False):
             if records.is_complete(old, planned):
                 return old
             planned = with_held(planned, old)
-        size = 0
-        if planned.asked["evolution_weights"]:
-            tensors = network_of(planned.spec, dataset_of(planned.spec)).state_dict().values()
-            size = sum(t.nbytes for t in tensors) * (1 + len(planned.asked["evolution_epochs"]))
-        records.check_writable(size)
+        asked = planned.asked
+        looks = len(asked["evolution_weights"]) * (2 + len(asked["evolution_epochs"]))
+        state = network_of(planned.spec, dataset_of(planned.spec)).state_dict()
+        records.check_writable(looks * sum(tensor.nbytes for tensor in state.values()))
         record, states = make_record(planned, device, compile=compile)
         # The record of a diverged run is complete: one that lacks something is of an ok run.
         kept = f"run {run_id} meets scores that are not finite now; its record is kept as it was"
         require(old is None or record["status"] == "ok", kept)
-        if planned.asked["evolution_weights"] and record["status"] == "ok":
+        if asked["evolution_weights"] and record["status"] == "ok":
             content = save(states)
             write_atomically(weights_path(run_id), content)
             record["provenance"]["weights_sha256"] = hashlib.sha256(content).hexdigest()
@@ -145,21 +144,19 @@ def make_record(planned, device="cpu", *, compile=False, progress=False):
     is_readers = not is_ours(NETWORKS.get(spec.network["name"]))
     if is_readers:
         check_outputs(network, data)
-        start = start_of(spec)  # its code may change under its name
-        fault = (
-            "one seed builds different networks: draw weights by torch's or NumPy's own generator"
-        )
-        require(start == start_of(spec), f"network {spec.network['name']!r}: {fault}")
+        record["start"] = start_of(spec)  # its code may change under its name
+        fault = "one seed builds different networks: draw by torch, np.random.* or random.*"
+        require(record["start"] == start_of(spec), f"network {spec.network['name']!r}: {fault}")
     # What cannot be measured or counted says so before the training.
     names = asked["measures"] + asked["evolution_measures"]
     names = [name for name in names if is_readers or not is_ours(MEASURES[name])]
     small = {"num_samples": 1, "resolution": 2}
     counts = [count | small for count in asked["counts"] + asked["evolution_counts"]]
-    with contextlib.suppress(NonFiniteScores, ArithmeticError):  # trained, it may have a value
-        taken([count for i, count in enumerate(counts) if count not in counts[:i]], names)
+    distinct = [count for i, count in enumerate(counts) if count not in counts[:i]]
+    for tried in [(distinct, []), *(([], [name]) for name in names)]:
+        with contextlib.suppress(NonFiniteScores, ArithmeticError):  # trained, it may have a value
+            taken(*tried)
     run = train(network, data, spec.train, measure=look, compile=compile, progress=progress, **when)
-    if is_readers:
-        record["start"] = start
     results = {name: _as_json(getattr(run, name)) for name in records.RESULTS}
     record |= {"status": run.status, "results": results, "measures": {}, "counts": []}
     record["evolution"] = list(run.measurements.values())
