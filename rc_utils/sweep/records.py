@@ -420,7 +420,7 @@ def describe_runs(runs):
     fitted, failed = distinct["interpolates"].sum(), (distinct["status"] != "ok").sum()
     numbers = {name: distinct[name].nunique() for name in ("network", "seed")}
     words = ", ".join(f"{n} {name}{'s' * (n != 1)}" for name, n in numbers.items())
-    made = f"{len(distinct)} of its {len(plans)} runs are used, {words}"
+    made = f"{len(distinct)} of its {len(plans)} runs were read, {words}"
     return (
         f"campaign {campaign.name}: {made}; {data}\n"
         f"{fitted} fit their training images (accuracy at least {INTERPOLATES}), "
