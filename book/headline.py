@@ -133,10 +133,14 @@ def changes(ax, results):
     """Plot the share of wrong pairs for each change of training."""
     found = {id_: r for id_, r in results.items() if id_.endswith(": share of wrong pairs")}
     short = {id_.split("/")[2].split(":")[0].replace(" minimisation", ""): id_ for id_ in found}
-    changed = [name.removeprefix("number of ").split(",")[0] for name in short]
+
+    def change(name):
+        return name.removeprefix("number of ").split(",")[0]
+
     # A change that is judged in another way, too, is followed by that.
-    places = sorted(enumerate(short), key=lambda place: changed.index(changed[place[0]]))
-    short = {name: found[short[name]] for _, name in reversed(places)}
+    changed = [change(name) for name in short]
+    names = sorted(short, key=lambda name: changed.index(change(name)))
+    short = {name: found[short[name]] for name in reversed(names)}
     sides = {"refutes": plotting.ORANGE, "supports": plotting.BLUE}
     plotting.intervals(ax, short, color=[sides.get(r.detail, "0.4") for r in short.values()])
     ax.axvline(0.5, color="0.3", linestyle="--", linewidth=1)

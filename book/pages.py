@@ -230,7 +230,7 @@ def _execute_page(page, layout):
     if page.title:
         executed.cells[0].source = page.title
         for cell in executed.cells[1:]:
-            if cell.cell_type == "markdown":  # it speaks of the other page's runs: but headings
+            if cell.cell_type == "markdown":  # on the other page's runs: its last heading stays
                 lines = cell.source.splitlines()
                 cell.source = "\n".join([line for line in lines if line.startswith("#")][-1:])
         executed.cells = [cell for cell in executed.cells if cell.source]

@@ -231,7 +231,7 @@ def _cost_key(spec):
 def verify(campaign, number, seed=0, device="cpu"):
     """Train `number` random recorded runs again; yields (line for the reader, whether it agrees).
 
-    A run agrees if it differs by no more than two seeds do. On one kind of machine it is equal.
+    A run agrees if it differs no more than two seeds do; with equal counts, if measures agree, too.
     """
     check_count("number", number, 1)
     plans, complete = campaign.runs(), {}

@@ -150,11 +150,11 @@ def freeze(campaign):
     from filelock import FileLock
 
     path, plans = campaign.folder / "runs.jsonl", campaign.runs()
-    if not find_records(plans):
+    if not (found := find_records(plans)):
         return path, 0
     with FileLock(campaign.folder / ".runs.lock"):
         records = read_frozen(path, lose_nothing=True)
-        for key, (record, _) in find_records(plans).items():
+        for key, (record, _) in found.items():
             old = records.get(key)
             keeps = held(old) if old and is_complete(old, plans[key]) else plans[key].asked
             is_whole = record["status"] == "ok" and is_complete(record, plans[key].also(keeps))

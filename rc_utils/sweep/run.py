@@ -84,7 +84,7 @@ def complete_run(planned, device="cpu", *, compile=False):
             planned = with_held(planned, old)
         asked = planned.asked
         looks = len(asked["evolution_weights"]) * (2 + len(asked["evolution_epochs"]))
-        state = network_of(planned.spec, dataset_of(planned.spec)).state_dict()
+        state = network_of(planned.spec, dataset_of(planned.spec)).state_dict() if looks else {}
         records.check_writable(looks * sum(tensor.nbytes for tensor in state.values()))
         record, states = make_record(planned, device, compile=compile)
         # The record of a diverged run is complete: one that lacks something is of an ok run.
