@@ -113,8 +113,8 @@ def provenance(records):
     return {
         "runs": f"{len(records):,}",
         "hours": f"{seconds / 3600:.0f}",
-        "hardware": " and ".join(sorted({p["hardware"] for p in made})),
-        "torch": " and ".join(sorted({p["versions"]["torch"].split("+")[0] for p in made})),
+        "hardware": ", ".join(sorted({p["hardware"] for p in made})),
+        "torch": ", ".join(sorted({p["versions"]["torch"].split("+")[0] for p in made})),
         "first": min(p["started"] for p in made)[:10],
         "last": max(p["started"] for p in made)[:10],
     }

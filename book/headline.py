@@ -3,7 +3,7 @@
     python book/headline.py
 
 `make book` calls it after the pages. It draws the figure as well. Everything between the two
-`results` comments is replaced; no number of it is typed.
+`results` comments is replaced; no result in it is typed.
 """
 
 import io
@@ -42,9 +42,13 @@ LEAD = (
     "learning rates, the count can mislead.**"
 )
 ALT = "Count and gap rise together; images and flips mislead."
+DETAILS = (
+    "Gap over count for the authors' runs and ours; R² of log count and its rivals; share of wrong "
+    "pairs for each change of training."
+)
 CAPTION = (
     "*Top: three networks (full size: test pairs). Bottom: blue supports, orange "
-    "refutes, grey neither. Bars: 95 %.*"
+    "refutes, grey neither or unjudged. Bars: 95\u00a0%.*"
 )
 
 
@@ -78,23 +82,23 @@ def bullets(results):
         f"**It carries over to other training.** A line fitted on SGD "
         f"predicts the gap under Adam, Adagrad, mixup and no momentum: R² "
         f"{alone['study/2/other ways to train: R²']} in log count ({alone['study/2/R² of count']} "
-        f"in the count), {alone[best]} in a mixed-image score.",
+        f"in count), {alone[best]} in a mixed-image score.",
         f"**Less so between seeds.** r is {twins[0]} (ResNet18), {twins[1]} (VGG19); "
         f"{alone['study/full-size: r over seeds, records']} over nine networks in the records.",
         f"**It fails when the data change.** More training images lower the gap, yet raise the "
-        f"count between them in {100 * images:.0f} % of pairs; between test images in "
-        f"{small:.0f} % (learning rate 0.003) or {large:.0f} % (0.03). Flips mislead in "
+        f"count between them in {100 * images:.0f}\u00a0% of pairs; between test images in "
+        f"{small:.0f}\u00a0% (learning rate 0.003) or {large:.0f}\u00a0% (0.03). Flips mislead in "
         f"{fast.value * fast.n:.0f} of {fast.n} seeds at 0.03, "
         f"{slow.value * slow.n:.0f} of {slow.n} at 0.003.",
         "**No theorem backs it.** Few regions on every line bound no gap: "
         "[a counterexample](notebooks/19_counterexample.ipynb).",
-        f"**Scale matters.** Those networks saw {data['n_train']:,} images of {size} × {size}. "
-        f"On {larger['n_train']:,} of {larger['image_size']} × {larger['image_size']}, "
+        f"**Scale matters.** The narrow networks saw {data['n_train']:,} images of {size} × "
+        f"{size}. On {larger['n_train']:,} of {larger['image_size']} × {larger['image_size']}, "
         f"at gaps near 0.3, r is {alone[near[0]]} in ResNet18 but {text[near[1]]} in VGG19; "
         f"batch size / learning rate seems ahead. Over {len(ours)} full-size ResNet18 settings "
         f"our counts are within {away:.2f} of "
         "[the authors'](notebooks/17_papers_records.ipynb); log count, r = "
-        f"{alone['study/full-size: log count, ours']}, is ahead of that ratio by "
+        f"{alone['study/full-size: log count, ours']}, leads that ratio by "
         f"{text['study/full-size: lead, ours']}.",
     ]
 
@@ -195,7 +199,7 @@ def blocks(results):
     points = "\n".join(f"- {point}" for point in bullets(results))
     readme = [LEAD, f"![{ALT}](book/_static/headline.svg)", CAPTION, points]
     intro = ["```{raw} html\n:file: _static/walls.svg\n```", walls()[1]]
-    intro += [f"```{{image}} _static/headline.svg\n:alt: {ALT}\n```", CAPTION]
+    intro += [f"```{{image}} _static/headline.svg\n:alt: {ALT} {DETAILS}\n```", CAPTION]
     intro += [points.replace("](notebooks/", "](../notebooks/")]
     return "\n\n".join([START, *readme, END]), "\n\n".join([START, *intro, END])
 

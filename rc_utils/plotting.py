@@ -162,15 +162,13 @@ def intervals(
 ) -> None:
     """Estimates with their 95 % intervals, a row for each name, in order, empty without a value.
 
-    color: one for all, or one per row, which the name of the row has, too.
+    color: one for all, or one per row.
     """
     colors = [color] * len(found) if isinstance(color, str) else color
-    ticks = ax.set_yticks(range(len(found)), found)
+    ax.set_yticks(range(len(found)), found)
     for row, (estimate, own) in enumerate(zip(found.values(), colors, strict=True)):
         ax.plot([estimate.low, estimate.high], [row + shift] * 2, color=own, linewidth=2)
         ax.plot(estimate.value, row + shift, marker, color=own, label=label if row == 0 else None)
-        if not isinstance(color, str):
-            ticks[row].label1.set_color(own)
 
 
 def lr_batch_panels(runs: pd.DataFrame, column: str = "count") -> Figure:

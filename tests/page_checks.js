@@ -19,9 +19,10 @@
     return theme === "dark" ? [theme] : [];
   },
 
-  // docutils writes the name of the file where no text was given.
-  noAlt: () => [...document.querySelectorAll(
-    "main figure img, main .cell_output img, main figure svg")]
+  // docutils writes the name of the file where no text was given. A label names its first control alone.
+  noName: () => [...document.querySelectorAll(
+    "main figure img, main .cell_output img, main figure svg, main input")]
+    .filter((e) => e.tagName !== "INPUT" || (e.getClientRects().length && !e.labels.length))
     .map((e) => [e, (e.getAttribute("alt") || e.getAttribute("aria-label") || "").trim()])
     .filter(([e, text]) => !text || e.src?.endsWith(text.split("/").at(-1)))
     .map(([e]) => (e.src || e.outerHTML).slice(0, 100)),
@@ -42,14 +43,16 @@
     return found;
   },
 
-  // Words and numbers of tables that a line breaks within, but for paths and hyphened words.
+  // Words and numbers of tables that a line breaks within, but for paths and hyphened words; on a
+  // phone numbers alone.
   brokenWords() {
+    const isNarrow = window.innerWidth <= 700;
     const found = [], lines = (range) => new Set([...range.getClientRects()].map((r) => r.top));
     for (const cell of document.querySelectorAll("main td, main th")) {
       const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
       while (texts.nextNode())
         for (const word of texts.currentNode.data.matchAll(/\S+/g)) {
-          if (/[/_]|\w-\w/.test(word[0])) continue;
+          if (isNarrow ? !/^-?\d[\d.,]*$/.test(word[0]) : /[/_]|\w-\w/.test(word[0])) continue;
           const range = document.createRange();
           range.setStart(texts.currentNode, word.index);
           range.setEnd(texts.currentNode, word.index + word[0].length);

@@ -102,7 +102,7 @@ def problems(tab, root):
     found += [f"console: {text}" for text in tab.errors]
     found += [f"formula not rendered: {text}" for text in look(tab, "rawFormulas")]
     found += [f"broken image: {source}" for source in look(tab, "brokenImages")]
-    found += [f"figure without alt text: {source}" for source in look(tab, "noAlt")]
+    found += [f"without a name: {source}" for source in look(tab, "noName")]
     found += broken_links(tab, root)
     tab.evaluate(AXE_SCRIPT + ONLY_FIRST)
     found += [f"light: {text}" for text in violations(tab, WCAG)]
@@ -114,8 +114,7 @@ def problems(tab, root):
     for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
         found += [f"cut off at {width} px: {text}" for text in look(tab, "cutOff")]
-        if width > 700:
-            found += [f"broken at {width} px: {word}" for word in look(tab, "brokenWords")]
+        found += [f"broken at {width} px: {word}" for word in look(tab, "brokenWords")]
     found += [f"wider than a phone: {text}" for text in look(tab, "tooWide")]
     return found
 
@@ -183,12 +182,14 @@ BROKEN = {
     "console: no": '<script>console.error("no")</script>',
     "formula not rendered": '<span class="math">\\(x\\)</span>',
     r"broken image: \S+lost.png": '<img alt="a" src="lost.png">',
-    "figure without alt text: data": f'<figure><img src="{GIF}"></figure>',
-    r"figure without alt text: \S+a.svg": '<figure><img alt="x/a.svg" src="../x/a.svg"></figure>',
+    "without a name: data": f'<figure><img src="{GIF}"></figure>',
+    r"without a name: \S+a.svg": '<figure><img alt="x/a.svg" src="../x/a.svg"></figure>',
     r"broken link: \S+lost.html": '<a href="lost.html">a page</a>',
     "link to nothing": '<a href="#lost">a place</a>',
     "light: button-name": "<button></button>",
     "dark: color-contrast": f"<style>{DARK}</style><p>pale</p>",
+    "without a name: <input": "<label><output></output><input></label>",
+    "broken at 390 px: -0.65": f"{NARROW}<tr><td>-0.65</td></tr></table>",
     "broken at 1024 px: 123456": f"{NARROW}<tr><td>123456</td></tr></table>",
     "cut off at 1024": f'<div style="overflow: auto">{WIDE}</div>',
     "wider than a phone": '<div style="width: 500px">wide</div>',

@@ -101,7 +101,7 @@
     const legend = data.classes.map(({ name, colour }) => `<li><span style="background:${colour}"></span>${text(name)}</li>`);
     return `<form><fieldset><legend>Triangle</legend>${radios.join("")}</fieldset><button type="button">Play</button>` +
       '<label class="rc-epoch"><span>Epoch <output></output></span>' +
-      `<input type="range" min="0" max="${last}" value="${last}"></label></form>` +
+      `<input type="range" aria-label="Epoch" min="0" max="${last}" value="${last}"></label></form>` +
       `<div class="rc-panels">${panels.join("")}</div><p class="rc-status" role="status"></p>` +
       `<ul class="rc-legend" aria-label="Colours of the predicted classes"><li>predicted class:</li>${legend.join("")}</ul>`;
   }

@@ -283,8 +283,9 @@ def parse_campaign(table, name, folder=pathlib.Path()):
     for label, options in given.networks.items():
         others = {key: value for key, value in options.items() if key != "architecture"}
         require("name" not in others, f"networks.{label}: the key for 'name' is 'architecture'")
-        with naming(f"networks.{label}"):
-            canonical_json(options)  # no infinity, no date
+        for key, value in options.items():
+            with naming(f"networks.{label}, {key}"):
+                canonical_json(value)  # no infinity, no date
         network = {"name": options.get("architecture", label)} | others
         require(network not in networks.values(), f"networks.{label}: it is there twice")
         networks[label] = network
