@@ -101,7 +101,7 @@ def test_run_id_follows_what_changes_the_result_and_nothing_else():
     (["networks", "small", "architecture"], "torch.nn:Nett", "network 'small': .*'Nett'"),
     (["networks", "small", "architecture"], "torchvision.models:vgg11", "option of .* 'width'"),
     # Values out of range.
-    (["networks", "small", "width"], float("inf"), "networks.small: Out of range float"),
+    (["networks", "small", "width"], float("inf"), "networks.small, width: Out of range float"),
     (["experiments", 0, "ranges"], {"weight_decay": [0.1, 0.0]}, r"ranges.weight_decay is no"),
     (["counts", "planes", "adjacency"], "face", "counts with adjacency 'linear', got 'face'"),
 ])  # fmt: skip
