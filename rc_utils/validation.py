@@ -40,8 +40,9 @@ def check_keys(where, given, valid):
 
 
 def _is_finite(value):
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return number and math.isfinite(value)
+    if isinstance(value, int):  # which may be beyond all floats
+        return not isinstance(value, bool) and value.bit_length() < 1024
+    return isinstance(value, numbers.Real) and math.isfinite(value)
 
 
 def check_number(name, value, minimum, above=False):
