@@ -160,10 +160,7 @@ def intervals(
     shift: float = 0.0,
     label: str | None = None,
 ) -> None:
-    """Estimates with their 95 % intervals, a row for each name, in order, empty without a value.
-
-    color: one for all, or one per row.
-    """
+    """Estimates with their 95 % intervals, a row for each name; NaN leaves a row empty."""
     colors = [color] * len(found) if isinstance(color, str) else color
     ax.set_yticks(range(len(found)), found)
     for row, (estimate, own) in enumerate(zip(found.values(), colors, strict=True)):

@@ -17,7 +17,7 @@ from rc_utils.evaluation import full_precision
 
 
 class IdentityLayer(nn.Module):
-    """x -> x + b for x (N, *shape), with a bias that no two inputs share (Loukas Sec. 6).
+    """x -> x + b for x (N, *shape), with a bias that no two inputs share (Loukas Sec. 4.1, 6).
 
     The bias starts uniform in ±1/sqrt(inputs), like the bias of `nn.Linear`.
     """

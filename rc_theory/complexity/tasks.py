@@ -77,7 +77,7 @@ def multilayer_perceptron(
 
     Weights are normal with standard deviation weight_scale / sqrt(fan-in), and the biases after the
     first layer uniform in ±bias_range. `free_first_layer` makes the first layer a linear one that
-    starts as the identity (App. A.7).
+    starts as the identity (App. A.7, which does not say how it starts).
     """
     with own_random_state(seed=seed):
         first: nn.Module = IdentityLayer(inputs)

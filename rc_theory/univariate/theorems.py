@@ -23,7 +23,7 @@ from rc_theory.univariate.networks import (
 def region_bound(label_changes: int) -> int:
     """Upper bound of Theorem 4.2 on the linear regions: 32 r + 67, r >= 1.
 
-    r may be a sample's label changes, since a teacher with as many sign changes labels it alike.
+    r may be a sample's label changes, which the proof counts (Safran Sec. 4.2).
     """
     return 32 * max(1, label_changes) + 67
 

@@ -295,8 +295,10 @@ def parse_campaign(table, name, folder=pathlib.Path()):
         defaults, dim = {"points": "train"}, count.get("dim", 1)
         if dim != 1:  # named, so that records stay valid if the default of `region_count` changes
             defaults["adjacency"] = "linear" if dim in (2, 3, 4, 5) else "simplex"
-        with naming(f"counts.{label}"):
-            counts[label] = json.loads(canonical_json(defaults | count))  # as records have it
+        counts[label] = defaults | count
+        for key, value in counts[label].items():
+            with naming(f"counts.{label}, {key}"):
+                counts[label][key] = json.loads(canonical_json(value))  # as records have it
     require(given.experiments, f"campaign {name}: there are no experiments")
     for values in given.experiments:
         with naming(f"{name}, experiment {values.get('name', len(experiments))!r}"):
