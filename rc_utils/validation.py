@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 import numbers
+import sys
 import types
 import typing
 
@@ -40,8 +41,8 @@ def check_keys(where, given, valid):
 
 
 def _is_finite(value):
-    if isinstance(value, int):  # which may be beyond all floats
-        return not isinstance(value, bool) and value.bit_length() < 1024
+    if isinstance(value, numbers.Rational):  # which may be beyond all floats
+        return not isinstance(value, bool) and abs(value) <= sys.float_info.max
     return isinstance(value, numbers.Real) and math.isfinite(value)
 
 

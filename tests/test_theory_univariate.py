@@ -67,10 +67,10 @@ def test_a_kkt_point_has_no_residual_and_another_point_has():
 
 
 def test_students_that_could_break_the_bound_keep_to_it():
-    # 130 linear regions are possible, 99 allowed, and 64 samples leave room for some 3 * 64 kinks.
-    table, trained = theory.train_students(1, 129, 64, 2, seed=300, num_steps=400)
+    # By the width, and by the samples of a limit, 101 linear regions are possible; 99 are allowed.
+    table, trained = theory.train_students(1, 100, 100, 2, seed=300, num_steps=600)
     assert table["converged"].all()
-    assert (table["width"] + 1 > 1.3 * theory.region_bound(1)).all()
+    assert (table[["width", "num_samples"]] + 1 > theory.region_bound(1)).all(axis=None)
     assert table[["regions", "regions_fine"]].max(axis=None) <= 5 < theory.region_bound(1)
     # Neurons that have not joined yet: the count to tolerance 0 is not that of the limit.
     exact = {"position_tolerance": 0, "slope_tolerance": 0}
