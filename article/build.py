@@ -51,7 +51,8 @@ def blocks(markdown):
             found[-1]["caption"] += f" {caption[1]}"
         else:
             points = re.split(r"^- ", part.strip(), flags=re.MULTILINE)
-            found += [{"kind": "text", "pieces": pieces(" ".join(p.split()))} for p in points if p]
+            texts = [re.sub(r"[ \n]+", " ", point) for point in points if point]
+            found += [{"kind": "text", "pieces": pieces(text)} for text in texts]
     return found
 
 
@@ -61,7 +62,8 @@ def pieces(text):
     found = []
     for code, strong, plain in re.findall(r"`([^`]+)`|\*\*(.+?)\*\*|((?:(?!`|\*\*).)+)", text):
         style = "code" if code else "strong" if strong else ""
-        found.append({"text": code or strong or plain, "style": style})
+        shown = code or re.sub(r"(?<![\w-])-(?=\d)", "−", strong or plain)
+        found.append({"text": shown, "style": style})
     return found
 
 
@@ -136,13 +138,26 @@ def studies():
     return rows
 
 
+def main_statements():
+    """Rows of the scorecard that are judged and about a main statement."""
+    card = scorecard(kept_results())
+    return card[card["counted"] & card["id"].str.match(STATEMENTS)]
+
+
+def contradicted():
+    """Texts, as `pieces` has them, of the main statements that our results contradict."""
+    found = []
+    for row in main_statements().query("verdict == 'contradicts'").itertuples():
+        why = row.why.removesuffix(f" ({row.detail})")
+        found.append(pieces(f"{row.claim} ({row.where}): ours is {row.ours}, and {why}."))
+    return found
+
+
 def statements():
     """Table of the main statements: printed, the authors' records, ours with interval, verdict."""
-    card = scorecard(kept_results())
-    card = card[card["counted"] & card["id"].str.match(STATEMENTS)]
     heads = ["statement", "printed", "their records", "ours", "settings", "verdict"]
     rows = []
-    for row in card.itertuples():
+    for row in main_statements().itertuples():
         found = row.published, row.authors, row.ours, str(row.n), row.verdict
         rows.append([f"{row.claim} ({row.where})", *found])
     return table(heads, rows)
@@ -210,6 +225,7 @@ def data():
         "segments": f"{load_campaign(CAMPAIGN).counts['main']['num_samples']:,}",
         "made": provenance([record for name in list_campaigns() for record in ledger(name)]),
         "studies": studies(),
+        "contradicted": contradicted(),
         "groups": groups(main),
         "networks": list(main["network"].unique()),
     }

@@ -12,7 +12,7 @@ from rc_utils.published import Result
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch):
-    results = [Result("main/overall", "here", 0.5), Result("study/1/r", "", 0.2, detail="decided")]
+    results = [Result("main/overall", "", 0, -0.1, 0.2), Result("study/1/r", "", 1, detail="open")]
     monkeypatch.setattr(build, "kept_results", lambda: results)
 
 
@@ -21,8 +21,8 @@ def test_the_article_is_whole_and_has_the_headline_numbers_of_the_readme(tmp_pat
     build.write(tmp_path / "article.pdf")
     pages = [page.extract_text() for page in pypdf.PdfReader(tmp_path / "article.pdf").pages]
     assert 6 <= len(pages) <= 10
-    text = " ".join(" ".join(pages).split())
-    assert "References" in text
+    text = " ".join(" ".join(pages).split()).replace("−", "-")
+    assert re.search(r"contradict these .* ours is 0\.00 \[-0\.10, 0\.20\].* References", text)
     assert "*" not in text  # no Markdown is left
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     results = re.search(r"<!-- results.*?-->(.*?)<!-- end of results -->", readme, re.DOTALL)[1]
