@@ -52,7 +52,7 @@
       const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
       while (texts.nextNode())
         for (const word of texts.currentNode.data.matchAll(/\S+/g)) {
-          if (isNarrow ? !/^-?\d[\d.,]*$/.test(word[0]) : /[/_]|\w-\w/.test(word[0])) continue;
+          if (isNarrow ? !/^\[?-?\d[\d.,]*\]?$/.test(word[0]) : /[/_]|\w-\w/.test(word[0])) continue;
           const range = document.createRange();
           range.setStart(texts.currentNode, word.index);
           range.setEnd(texts.currentNode, word.index + word[0].length);
